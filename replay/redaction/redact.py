@@ -22,8 +22,19 @@ from ..sealed.clock import RECEIVED
 from ..sealed.texts import Change, Path, Text, edited, texts
 from .body_codec import opened
 from .joined_text import Joined, joined_texts, pieces_of
-from .names import PLACEHOLDER, Hit, is_secret_number
-from .shapes import BEFORE, CLOSERS, find, is_telling, keys, merged, names_of, search
+from .shapes import (
+    BEFORE,
+    CLOSERS,
+    PLACEHOLDER,
+    Hit,
+    find,
+    is_secret_number,
+    is_telling,
+    keys,
+    merged,
+    names_of,
+    search,
+)
 from .user_rules import Redaction, is_prompt, matches, pattern_of, words
 
 __all__ = ["Finding", "blanked", "blanked_path", "findings", "redact", "shown_path", "unmatched"]
@@ -176,9 +187,8 @@ class _Known:
 
     def __init__(self) -> None:
         self._named: dict[str, str] = {}
+        #: The longest first.
         self._all: dict[str, str] = {}
-        self._by_head: dict[str, list[str]] = {}
-        self._chars_max = 0
 
     @property
     def count(self) -> int:
@@ -189,11 +199,8 @@ class _Known:
         if vendor in _BY_NAME and len(secret) >= _KNOWN_CHARS and not secret.isalpha():
             self._named.setdefault(secret, vendor)
         if vendor not in _IN_PLACE and secret not in self._all and is_telling(secret) and len(self._all) < _KNOWN_MAX:
-            self._all[secret] = vendor
-            alike = self._by_head.setdefault(secret[:_KNOWN_CHARS], [])
-            alike.append(secret)
-            alike.sort(key=lambda each: (-len(each), each))
-            self._chars_max = max(self._chars_max, len(secret))
+            some = {**self._all, secret: vendor}
+            self._all = {each: some[each] for each in sorted(some, key=lambda each: (-len(each), each))}
 
     def within(self, texts: Iterable[str]) -> "re.Pattern[str] | None":
         """Return a pattern of the named secrets in these texts. It never matches inside a longer word."""
@@ -222,21 +229,21 @@ class _Known:
             yield hit._replace(vendor="secret") if request else hit
 
     def _incomplete(self, text: str) -> Hit | None:
-        for end in sorted({len(text), len(text.rstrip(CLOSERS))}, reverse=True):
-            for start in range(max(0, end - self._chars_max), end - _KNOWN_CHARS + 1):
-                for secret in self._by_head.get(text[start : start + _KNOWN_CHARS], ()):
-                    begun = text[start:end]
-                    if len(secret) > len(begun) and secret.startswith(begun) and is_telling(begun):
-                        inside_a_word = begun[0].isalnum() and _BEGINS.match(text, start) is None
-                        return None if inside_a_word else Hit(start, end, self._all[secret], secret)
+        begins = [secret for secret in self._all if secret[:_KNOWN_CHARS] in text]
+        for end in sorted({len(text), len(text.rstrip(CLOSERS))}, reverse=True) if begins else ():
+            for secret in begins:
+                start = text.rfind(secret[:_KNOWN_CHARS], 0, end)
+                begun = text[start:end]
+                if start >= 0 and begun != secret and secret.startswith(begun) and is_telling(begun):
+                    inside_a_word = begun[0].isalnum() and _BEGINS.match(text, start) is None
+                    return None if inside_a_word else Hit(start, end, self._all[secret], secret)
         return None
 
     def whole(self, vendor: str, secret: str) -> str:
         """Return the longest known secret with this beginning: a key may grow from frame to frame."""
         if vendor in _BY_NAME:
             return secret
-        alike = self._by_head.get(secret[:_KNOWN_CHARS], ())
-        return next((each for each in alike if self._all[each] == vendor and each.startswith(secret)), secret)
+        return next((each for each in self._all if self._all[each] == vendor and each.startswith(secret)), secret)
 
 
 # -- bytes of one stream ----------------------------------------------------------------------------------------------

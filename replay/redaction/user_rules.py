@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 from wiretape.events.core.json_text import parse
 
 from ..sealed.texts import Path, Text
-from .names import PLACEHOLDER
+from .shapes import PLACEHOLDER
 
 __all__ = ["Detector", "Redaction", "Words", "detector_of", "is_path", "is_prompt", "matches", "pattern_of", "words"]
 

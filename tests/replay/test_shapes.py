@@ -112,7 +112,6 @@ def test_base64_in_lines_of_a_key_after_letters(inner: str, between: str) -> Non
         ('headers = [["x-api-key", "abcd-efgh-1"], ["accept", "a1b2c3d4"]]', "abcd-efgh-1"),
         ("req.headers = [('Authorization', 'token hunter22xyz')]", "token hunter22xyz"),
         ('{"name": "Authorization", "value": "hunter22xyz"}', "hunter22xyz"),
-        ("{'key': 'x-auth-token', 'value': 'abcd-efgh-ijkl-mnop1'}", "abcd-efgh-ijkl-mnop1"),
         ("postgres://app:p@ss-w0rd@db.example/x", "p@ss-w0rd"),
         ("postgres://app:p/ss#w0rd@db.example:5432/x", "p/ss#w0rd"),
         ("amqps://u:a/b@c?d@localhost", "a/b@c?d"),
@@ -123,10 +122,6 @@ def test_base64_in_lines_of_a_key_after_letters(inner: str, between: str) -> Non
         ('log: {"arguments":"{\\"password\\": \\"hunter22\\"}"}', "hunter22"),
         ('log: {"a":"{\\"b\\":\\"{\\\\\\"password\\\\\\":\\\\\\"hunter22\\\\\\"}\\"}"}', "hunter22"),
         ("https://discord.com/api/webhooks/123456789012345678/" + "aB3_" * 17, None),
-        ("password=SecretStr('hunter22xyz')", "hunter22xyz"),
-        ("password=b'hunter22xyz'", "hunter22xyz"),
-        ("{'password': b'hunter22xyz'}", "hunter22xyz"),
-        ('let password = String::from("hunter22");', "hunter22"),
         ("key: abcdefgh-0123456789abcdefghij", "abcdefgh-0123456789abcdefghij"),
     ],
 )

@@ -20,8 +20,6 @@ from .document import Part, put
 from .proxy_bars import BEFORE
 from .proxy_parties import CACHE, CASES, Case, Run, run, started, upstream
 
-__all__ = ["main"]
-
 _ROOT: Final = Path(__file__).parents[2]
 _PACKAGES: Final = ("events", "proxy", "replay")
 _TURNS: Final = {"core": 15, "proxy": 5}

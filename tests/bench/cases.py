@@ -15,8 +15,6 @@ from . import core
 from .frames import PER_READ, ROLE, ROUND, payloads, reads, stream
 from .measure import Compared, Held, compared, held, seconds
 
-__all__ = ["BARS", "GROWTH_MAX", "HELD_BYTES_MAX", "Bench", "Budget"]
-
 #: CPU of the core as a multiple of `orjson.loads` of the same payload.
 BARS: Final = {"plain": 10.0, "repaired": 20.0}
 

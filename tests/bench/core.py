@@ -6,8 +6,6 @@ from wiretape.events.core.settings import Facts
 from wiretape.events.tape.record import encode
 from wiretape.proxy.relay.recording import Recording
 
-__all__ = ["Stream", "live"]
-
 
 class Stream:
     """The state of one stream on the live path, without any byte that it has passed on."""

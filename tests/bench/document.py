@@ -7,8 +7,6 @@ from .cases import BARS
 from .frames import FRAME_BYTES, PER_READ, ROUND
 from .measure import Compared, Held
 
-__all__ = ["Figures", "Part", "core", "put"]
-
 Part = Literal["core", "against", "proxy", "proxy against"]
 
 _PLACE: Final = Path(__file__).parents[2] / "docs/internals/benchmarks.md"

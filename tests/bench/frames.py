@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
 from typing import Final
 
-__all__ = ["FRAME_BYTES", "PER_READ", "ROLE", "ROUND", "payloads", "reads", "stream"]
-
 #: As captured content frames are on average; what is spliced out comes on top.
 FRAME_BYTES: Final = 230
 PER_READ: Final = 50

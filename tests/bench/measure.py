@@ -8,8 +8,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-__all__ = ["Compared", "Held", "compared", "held", "seconds"]
-
 
 class Compared(NamedTuple):
     """Medians over all turns; the ratio is that of each turn, so that what slows both cancels out."""

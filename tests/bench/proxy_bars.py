@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 from .proxy_idle import Idle
 from .proxy_parties import CASES, Run
 
-__all__ = ["BEFORE", "Bar", "Figures", "bars", "report", "verdicts"]
-
 #: CPU a frame as a multiple of the relay's, which reads nothing.
 RELAY: Final = {"paced": 1.2, "flood 1": 0.45, "flood 50": 0.5}
 #: The same of the floor (floor.py): eec9082 took 1.12, 1.05, 0.92 and 1.92 times as much.

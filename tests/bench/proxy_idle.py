@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from .proxy_parties import Party
 
-__all__ = ["IDLE_KEEPALIVE_S", "Idle", "descriptors_max", "idle", "rss_bytes"]
-
 #: Of the proxy, a stream: the client's socket, the upstream's, the tape; and one to spare for what lives shorter.
 _DESCRIPTORS_A_STREAM: Final = 4
 

@@ -14,23 +14,6 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-__all__ = [
-    "CACHE",
-    "CASES",
-    "MANY",
-    "ROOT",
-    "UPSTREAM_PORT",
-    "Case",
-    "Party",
-    "Run",
-    "medians",
-    "quiet_upstream",
-    "relay_python",
-    "run",
-    "started",
-    "upstream",
-]
-
 ROOT: Final = Path(__file__).parents[2]
 #: Environments that the Makefile creates.
 CACHE: Final = ROOT / ".cache/bench"

@@ -9,8 +9,6 @@ from typing import Final
 from tests.replay.canaries import CANARIES
 from wiretape.replay.redaction.shapes import find
 
-__all__ = ["grows_evenly"]
-
 _PIECES: Final = (
     "-eyJaaaaaaaaa", "eyJaaaaaaaa.", "sk-", "sk-a-", "sk--", "sk-p_", "pa-", "pa-_", "fw_a", ".-----B",
     "-----BEGIN PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----\nA: b\n", "password=", "password: ", '"password":"',

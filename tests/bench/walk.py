@@ -19,8 +19,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-__all__ = ["main"]
-
 #: Runs in the server's process: counts calls, marks a step at SIGUSR1, writes everything at SIGUSR2.
 _SERVER: Final = """
 import json, os, signal, sys, threading

@@ -12,8 +12,6 @@ from wiretape.replay.playback.script import event_stream
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.sealed import expected
 
-__all__ = ["walked"]
-
 _ROOT: Final = Path(__file__).parents[2].resolve()
 _TOP: Final = 20
 

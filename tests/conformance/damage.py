@@ -6,8 +6,6 @@ from typing import Final
 
 from .said import Answer, Reading, Truth
 
-__all__ = ["HELPER_RAISES", "ROWS", "Check", "hit", "pairs"]
-
 HELPER_RAISES: Final = "the helper that accumulates raises"
 
 Check = Callable[[Reading, Truth], bool]

@@ -14,8 +14,6 @@ from tests.support.corpus import ABSENT, load
 from .said import Answer, Reading, Truth, differences, truth
 from .synthetic import STREAMS
 
-__all__ = ["Pair", "check", "missing", "read"]
-
 _FOLDER: Final = Path(__file__).parent / "node"
 
 

@@ -12,8 +12,6 @@ from wiretape.events.core.json_text import as_object, joined_surrogates
 
 from .said import Answer, Reading
 
-__all__ = ["VERSION", "read"]
-
 VERSION = openai.__version__
 
 

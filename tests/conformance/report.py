@@ -13,8 +13,6 @@ from . import openai_node, openai_python
 from .damage import HELPER_RAISES, ROWS, Check, hit
 from .said import Reading, Truth, truth
 
-__all__ = ["PLACE", "document", "main"]
-
 PLACE: Final = Path(__file__).parents[2] / "docs/internals/conformance.md"
 
 _TEXT: Final = """\

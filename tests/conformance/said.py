@@ -10,8 +10,6 @@ from wiretape.events.core.model import Ended
 from wiretape.events.emit import Emitter, events
 from wiretape.events.folds.summary import Message
 
-__all__ = ["Answer", "Reading", "Truth", "differences", "truth"]
-
 #: Nothing is known of the request of a captured stream: how many choices it asked for is open, and so are its tools.
 _REQUEST: Final[dict[str, Any]] = {"stream": True, "n": None}
 

@@ -4,8 +4,6 @@ from typing import Final, NamedTuple
 
 from tests.support.chat import DONE, call, chunk, finish, frame, sse, text
 
-__all__ = ["STREAMS", "Synthetic"]
-
 
 class Synthetic(NamedTuple):
     """`damage` is what the Python SDK makes of the frames without repairs, empty if they need no repair."""

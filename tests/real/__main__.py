@@ -15,8 +15,6 @@ from .processes import RUN, LineProcess, environment, free_port, wiretape
 from .report import PLACE, Cell, document, said, say, summary
 from .servers import UPSTREAMS, Running, Upstream
 
-__all__ = ["main"]
-
 #: For one question; the slowest client gets 25 s to end by itself.
 _ANSWER_S: Final = 90.0
 

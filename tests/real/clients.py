@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from .processes import CACHE, NODE, NODE_MODULES, OPENCODE, PYTHONS, ROOT
 
-__all__ = ["CLIENTS", "KEY", "SCENARIOS", "Client", "Scenario", "missing", "named", "question", "versions"]
-
 KEY: Final = "key-of-this-run"
 
 

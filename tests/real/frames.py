@@ -7,8 +7,6 @@ from wiretape.events.chat.chunk import Envelope, payloads
 from wiretape.events.core.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
 from wiretape.events.wire.sse import encode
 
-__all__ = ["DONE", "USAGE", "call", "finish", "frames", "text"]
-
 USAGE: Final = Usage(n=0, counts={"prompt_tokens": 9, "completion_tokens": 21, "total_tokens": 30})
 DONE: Final = Terminator(n=0)
 

@@ -24,21 +24,6 @@ from .processes import PYTHONS, RUN, WIRETAPE, LineProcess, environment, free_po
 from .report import say, table
 from .servers import hermes
 
-__all__ = [
-    "HERMES",
-    "PLACE",
-    "SCENARIOS",
-    "Found",
-    "Model",
-    "Scenario",
-    "Stage",
-    "document",
-    "faults",
-    "main",
-    "said",
-    "stage",
-]
-
 _BEFORE: Final = "Let me look. "
 _AFTER: Final = "It is 18 degrees, say the people of a small café 😀."
 #: Its own words, between two streams of its model.

@@ -13,8 +13,6 @@ from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
-__all__ = ["Outcome", "Taped", "Tapes", "judge", "plain"]
-
 #: From a client's last byte to the last record of its tape.
 _TAPED_S: Final = 20.0
 _POLL_S: Final = 0.02

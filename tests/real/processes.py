@@ -12,24 +12,6 @@ from typing import Any, Final, Self
 
 import trio
 
-__all__ = [
-    "CACHE",
-    "NODE",
-    "NODE_MODULES",
-    "OPENCODE",
-    "PYTHONS",
-    "ROOT",
-    "RUN",
-    "WIRETAPE",
-    "LineProcess",
-    "environment",
-    "free_port",
-    "listens",
-    "said",
-    "server",
-    "wiretape",
-]
-
 ROOT: Final = Path(__file__).parents[2]
 
 #: Ignored by git. Without this folder llama-cpp-python is built again.

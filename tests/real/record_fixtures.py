@@ -27,8 +27,6 @@ from .hermes import Model
 from .processes import PYTHONS, ROOT, RUN, WIRETAPE, environment, free_port, server
 from .servers import LONG_S, TEXT, Up, aimock, failure, hermes, litellm, llama
 
-__all__ = ["FOLDER", "STARTS", "Break", "main", "recorded", "traces", "wire"]
-
 Break = Literal["reset", "garbage"]
 
 _RESET: Final = struct.pack("ii", 1, 0)

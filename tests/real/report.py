@@ -10,8 +10,6 @@ from .clients import CLIENTS, SCENARIOS, versions
 from .judge import Outcome
 from .servers import UPSTREAMS
 
-__all__ = ["PLACE", "Cell", "document", "said", "say", "summary", "table"]
-
 PLACE: Final = Path(__file__).parents[2] / "docs/internals/real-peers.md"
 
 _TEXT: Final = """\

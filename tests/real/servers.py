@@ -19,21 +19,6 @@ from wiretape.replay.playback.server import listening
 from .clients import KEY
 from .processes import CACHE, NODE_MODULES, PYTHONS, RUN, environment, free_port, server
 
-__all__ = [
-    "LONG_S",
-    "TEXT",
-    "UPSTREAMS",
-    "Running",
-    "Up",
-    "Upstream",
-    "aimock",
-    "failure",
-    "hermes",
-    "hermes_configuration",
-    "litellm",
-    "llama",
-]
-
 TEXT: Final = "Rain and sun: 18 € in Paris, café open till nine 😀, say the people of a small town."
 
 #: A Retry-After longer than the proxy waits (10 s), and longer than the SDKs do (two minutes).

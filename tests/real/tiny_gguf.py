@@ -12,8 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["SENTENCE", "main"]
-
 #: No token repeats, so each has one successor.
 SENTENCE: Final = (
     *("▁Rain", "▁and", "▁s", "un", ":", "▁18", "€", "▁in", "▁Paris", ",", "▁caf", "é", "▁o", "pen", "▁till"),

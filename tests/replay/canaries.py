@@ -6,8 +6,6 @@ import string
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CANARIES"]
-
 _CHANCE: Final = random.Random("canary")  # noqa: S311 - they open nothing
 _LETTERS: Final = string.ascii_letters + string.digits
 

@@ -5,8 +5,6 @@ import random
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
-__all__ = ["recorded"]
-
 
 def recorded(body: bytes, dialect: str, seed: int = 0) -> list[Record]:
     """Return a stream with this body."""

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from wiretape.events.core.json_text import dumps
 
-__all__ = ["ANSWERS", "PATHS", "chat", "event"]
-
 
 def chat(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
     """One chunk."""

@@ -8,8 +8,6 @@ from typing import Any, Final
 from tests.support.chat import DONE, call, finish, text
 from wiretape.events.core.json_text import dumps
 
-__all__ = ["AIMOCK", "ASKED", "BODY", "FRAMES", "HAR", "SAMPLES"]
-
 FRAMES: Final = [text("Grüße: 'x'\n# y", role=True), b": ping\n\n", text(" 🐍"), finish(), DONE]
 BODY: Final = b"".join(FRAMES)
 ASKED: Final = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]}'

@@ -10,8 +10,6 @@ from wiretape.replay.playback.player import as_played
 from wiretape.replay.playback.script import Script, event_stream
 from wiretape.replay.seal import EXACT, seal
 
-__all__ = ["asked", "live", "sealed", "stream"]
-
 
 def asked(text: str, **more: Any) -> bytes:
     """Return the body of a request."""

@@ -3,8 +3,6 @@
 from http.client import HTTPConnection, HTTPException
 from typing import NamedTuple
 
-__all__ = ["Heard", "ask"]
-
 
 class Heard(NamedTuple):
     """A response, and how it ended: `ended` properly, `cut`, `reset`, or `silent` beyond the timeout."""

@@ -243,14 +243,6 @@ async def test_an_internal_error_resets_only_its_connection() -> None:
     ]
 
 
-async def test_a_client_that_left_ends_the_response_at_the_next_send(autojump_clock: MockClock) -> None:
-    upstream = always(event_stream([b"x"] * 10, gap_s=10))
-    began = trio.current_time()
-    await said_by(upstream, GET, seconds=25)
-    assert (upstream.seen[0].ended, upstream.seen[0].pieces) == ("left", 2)
-    assert upstream.seen[0].at - began == 30
-
-
 # -- times ------------------------------------------------------------------------------------------------------------
 
 
@@ -265,28 +257,6 @@ async def test_head_delays_are_kept_also_if_choosing_takes_time(autojump_clock: 
         began = trio.current_time()
         await said_by(upstream, GET)
         assert upstream.seen[0].at - began == 30
-
-
-async def test_a_late_chunk_delays_no_other(autojump_clock: MockClock) -> None:
-    upstream = always(event_stream([b"a", b"b", b"c"], gap_s=10))
-    ours, theirs = memory_stream_pair()
-    hook = theirs.send_stream.send_all_hook
-
-    async def slow() -> None:
-        await trio.sleep(8)
-        if hook is not None:
-            await hook()
-
-    theirs.send_stream.send_all_hook = slow
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(upstream.serve, theirs)
-        began = trio.current_time()
-        await ours.send_all(GET)
-        async for data in ours:
-            if data.endswith(b"0\r\n\r\n"):
-                break
-        await ours.aclose()
-    assert upstream.seen[0].at - began == 46, "8 s for the head, three pieces at 10, 20, 30, and 8 s for each send"
 
 
 # -- on a port --------------------------------------------------------------------------------------------------------

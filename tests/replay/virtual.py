@@ -13,8 +13,6 @@ from wiretape.replay.playback.script import Request, Script
 from wiretape.replay.playback.server import Upstream
 from wiretape.replay.sealed.files import parse
 
-__all__ = ["peer", "taped"]
-
 ASKING = Request(b"POST", b"/v1/chat/completions", (), dumps(ASKED))
 #: Headers that the client sets itself.
 _OF_THE_CONNECTION = {b"host", b"content-length", b"connection", b"content-type", b"transfer-encoding"}

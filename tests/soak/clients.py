@@ -13,8 +13,6 @@ import trio
 from .served import ROUTES
 from .upstream import KINDS
 
-__all__ = ["Received", "Soaker"]
-
 #: What clients do, and how often.
 _MANNERS: Final = {"read": 66, "leave": 12, "vanish": 4, "stall": 4, "slow": 8, "whole": 6}
 

@@ -16,8 +16,6 @@ from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import run
 
-__all__ = ["ROUTES"]
-
 #: What happens to a stream after its client has left, by path.
 ROUTES: Final[Mapping[str, Literal["cancel", "drain", "keep"]]] = {"": "cancel", "drain": "drain", "keep": "keep"}
 

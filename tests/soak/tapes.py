@@ -12,8 +12,6 @@ from wiretape.events.tape.tape import Reader
 
 from .clients import Received
 
-__all__ = ["Checked", "checked"]
-
 #: The only endings that these faults can lead to; `internal` or `crashed` is our own bug.
 _NEVER = frozenset({"internal", "crashed", "shutdown"})
 

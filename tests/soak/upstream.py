@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import trio
 
-__all__ = ["KINDS", "SoakUpstream"]
-
 _STREAM: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _UNFRAMED: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"

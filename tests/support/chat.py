@@ -15,24 +15,6 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import parse_block
 
-__all__ = [
-    "ABSENT",
-    "DONE",
-    "HEAD",
-    "Run",
-    "begin",
-    "call",
-    "call_entry",
-    "chunk",
-    "finish",
-    "frame",
-    "run",
-    "sse",
-    "tape",
-    "text",
-    "tool_calls",
-]
-
 DONE = b"data: [DONE]\n\n"
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ABSENT", "Stream", "corpus_folder", "drawn", "load", "needs_corpus", "sampled"]
-
 #: 27 chat streams are longer, up to 1.6 MB; each costs as much as hundreds of others, so only `make laws` reads them.
 _SAMPLED_BYTES_MAX = 100_000
 _DEFAULT = Path(__file__).parents[2] / "../shared/corpus"

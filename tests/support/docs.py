@@ -19,8 +19,6 @@ from wiretape.proxy.limits import KEY_CHARS_MIN
 from wiretape.replay.formats.exchange import LOSSES
 from wiretape.replay.formats.table import EXPORTS, FORMATS
 
-__all__ = ["DOCUMENTS", "cli", "configuration", "formats", "write"]
-
 _CLI = """\
 # The command line
 

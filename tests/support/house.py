@@ -37,24 +37,6 @@ from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
-__all__ = [
-    "ASKED",
-    "DONE",
-    "HEAD",
-    "House",
-    "answer",
-    "at_once",
-    "call",
-    "finish",
-    "frame",
-    "house",
-    "post",
-    "role",
-    "streams",
-    "text",
-    "usage",
-]
-
 #: What the default request asks.
 ASKED: Final[Mapping[str, Any]] = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
 

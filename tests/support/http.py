@@ -25,8 +25,6 @@ import trio
 from wiretape.proxy.server.reaper import Reaper
 from wiretape.proxy.server.server import Server, ServerSettings
 
-__all__ = ["Answer", "Client", "Connect", "Ended", "Harness", "asking", "connected", "request"]
-
 Ended = Literal["chunked", "length", "close", "none", "cut", "reset", "open"]
 """How a body ended: by its last chunk, its length or the close of the connection; `none`: it has no body; `cut` and
 `reset`: it was incomplete; `open`: it has not ended yet."""

@@ -13,8 +13,6 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import BOM
 
-__all__ = ["FOLDER", "TAPES", "UPSTREAM", "write"]
-
 FOLDER: Final = Path(__file__).parents[2] / "fixtures/format-1"
 
 _HEAD: Final = '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1800000000,"model":"synthetic"'

@@ -14,8 +14,6 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, Recorder
 from wiretape.replay.seal import EXACT, Rules, seal
 
-__all__ = ["FOLDER", "SEALED", "STREAMS", "write"]
-
 FOLDER: Final = Path(__file__).parents[2] / "fixtures/sealed-1"
 
 

@@ -12,8 +12,6 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.replay.seal import seal
 
-__all__ = ["Turn", "asking", "calls", "conversation", "exchange", "records_of", "text", "write"]
-
 CHAT = "/v1/chat/completions"
 
 

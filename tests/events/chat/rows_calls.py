@@ -1,7 +1,8 @@
 """Rows 1 to 31 of the dialect catalogue, all cases synthetic: tool calls."""
 
 from tests.events.chat.rows import Row, after, dropped, malformed, tools
-from tests.support.chat import ABSENT, DONE, begin, call, call_entry, chunk, finish, frame, sse, text, tool_calls
+from tests.support.chat import DONE, begin, call, call_entry, chunk, finish, frame, sse, text, tool_calls
+from wiretape.events.core.json_text import ABSENT
 
 __all__ = ["ROWS"]
 

@@ -8,21 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.chat import (
-    ABSENT,
-    DONE,
-    Run,
-    begin,
-    call,
-    call_entry,
-    finish,
-    frame,
-    run,
-    sse,
-    tape,
-    text,
-    tool_calls,
-)
+from tests.support.chat import DONE, Run, begin, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
+from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import CALLS_IN_A_PIECE_MAX, NAME_CHARS_MAX
 from wiretape.events.core.model import ToolArgumentsDelta, ToolCallStarted

@@ -7,7 +7,6 @@ from typing import Any, Final
 import pytest
 
 from tests.support.chat import (
-    ABSENT,
     DONE,
     Run,
     begin,
@@ -23,6 +22,7 @@ from tests.support.chat import (
     tool_calls,
 )
 from wiretape.events.chat.write import WARNING
+from wiretape.events.core.json_text import ABSENT
 
 START: Final = begin("call_a", "write_file", role=True)
 #: A frame that its gateway cut in two, and of which the second half never came.

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import ABSENT, call_entry
+from tests.support.chat import call_entry
 from wiretape.events.chat.request import find_marks as found
 from wiretape.events.chat.request import remove_marks as edits
 from wiretape.events.chat.write import WARNING, error_frame, warning
-from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.json_text import ABSENT, dumps, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import NAME_CHARS_MAX
 from wiretape.events.core.splice import apply

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import ABSENT, DONE, Run, begin, call, call_entry, finish, run, tape, text
+from tests.support.chat import DONE, Run, begin, call, call_entry, finish, run, tape, text
 from wiretape.events.chat.request import LEGACY_ID, Result, Results, facts, results_in
 from wiretape.events.chat.write import preview
+from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.core.settings import Facts
 from wiretape.events.tape.record import Record

@@ -5,22 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import (
-    ABSENT,
-    DONE,
-    HEAD,
-    Run,
-    begin,
-    call,
-    call_entry,
-    finish,
-    frame,
-    run,
-    sse,
-    tape,
-    text,
-    tool_calls,
-)
+from tests.support.chat import DONE, HEAD, Run, begin, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
+from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import CALL_ID_CHARS_MAX
 from wiretape.events.core.model import Ended, Event, Repaired, ToolResultSeen

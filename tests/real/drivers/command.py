@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["RECORD", "Done", "failed", "failure", "run"]
-
 _POLL_S: Final = 0.05
 
 #: A command for agents whose tool is a shell: it writes down what it is run with.

@@ -12,8 +12,6 @@ from ..servers import hermes_configuration
 from .command import RECORD, Done, failed, failure, run
 from .lines import serve, turn
 
-__all__: list[str] = []
-
 _HERMES: Final = PYTHONS["hermes"].with_name("hermes")
 
 

@@ -9,8 +9,6 @@ import httpx
 from ..matrix.progress import progress
 from .lines import converse, serve, tool_of, turn
 
-__all__: list[str] = []
-
 
 def _once(client: httpx.Client, asked: dict[str, Any], turns: list[Any], messages: list[Any]) -> None:
     body = {"model": asked["model"], "messages": messages, "tools": [tool_of(asked)], "stream": True}

@@ -6,8 +6,6 @@ from typing import Any
 
 from .lines import retries, run, serve, tool_of, turn
 
-__all__: list[str] = []
-
 
 def _once(model: Any, messages: list[Any], turns: list[Any]) -> Any:
     whole: Any = None

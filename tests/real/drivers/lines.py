@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["TOOL", "converse", "error", "retries", "run", "serve", "tool_of", "turn", "weather"]
-
 TOOL: Final[dict[str, Any]] = {
     "type": "function",
     "function": {

@@ -6,8 +6,6 @@ from typing import Any
 
 from .lines import converse, retries, serve, tool_of, turn
 
-__all__: list[str] = []
-
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it is fetched at import
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from .lines import serve, turn, weather
 
-__all__: list[str] = []
-
 
 def _once(llm: Any, tool: Any, messages: list[Any], turns: list[Any]) -> tuple[Any, list[Any]]:
     said: Any = None

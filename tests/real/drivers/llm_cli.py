@@ -9,8 +9,6 @@ from ..processes import PYTHONS, environment
 from .command import failed, failure, run
 from .lines import serve, turn
 
-__all__: list[str] = []
-
 _LLM: Final = PYTHONS["clients"].with_name("llm")
 _PATIENCE_S: Final = 25
 

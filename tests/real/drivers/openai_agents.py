@@ -6,8 +6,6 @@ from typing import Any
 
 from .lines import serve, turn, weather
 
-__all__: list[str] = []
-
 
 def _turns(responses: list[Any]) -> list[dict[str, Any]]:
     """Return its turns; it keeps no finish."""

@@ -6,8 +6,6 @@ import openai
 
 from .lines import converse, retries, serve, tool_of, turn
 
-__all__: list[str] = []
-
 
 def _options(asked: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
     options: dict[str, Any] = {"model": asked["model"], "messages": messages}

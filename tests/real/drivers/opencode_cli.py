@@ -9,8 +9,6 @@ from ..processes import OPENCODE, environment
 from .command import RECORD, failed, failure, run
 from .lines import serve, turn
 
-__all__: list[str] = []
-
 #: It asks again for ever where a connection breaks; an answer takes 7 s on a busy machine.
 _PATIENCE_S: Final = 25
 

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from .lines import serve, turn, weather
 
-__all__: list[str] = []
-
 _FINISHES: Final = {"tool_call": "tool_calls"}
 
 

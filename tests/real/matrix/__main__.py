@@ -17,8 +17,6 @@ from .cutting import REQUESTS_MAX, judge
 from .running import run, stage, taped
 from .script import CUTS, DIRECT, PEERS, READER, Cell, Found, cells, conversations
 
-__all__ = ["PLACE", "document", "main"]
-
 PLACE: Final = Path(__file__).parents[3] / "docs/internals/compatibility.md"
 
 _TEXT: Final = """\

@@ -9,8 +9,6 @@ from typing import Any, Final
 from ..report import table
 from .script import DIRECT, ENDINGS, PEERS, WAYS, Found
 
-__all__ = ["REQUESTS_MAX", "Verdict", "counts", "document", "judge", "summary"]
-
 #: For one user turn.
 REQUESTS_MAX: Final = 5
 

@@ -9,8 +9,6 @@ from ..report import table
 from .progress import Progress, progress
 from .script import DIRECT, LIFECYCLE_WAYS, PEERS, READER, TURNS, Found, arguments_of
 
-__all__ = ["document", "faults", "summary"]
-
 _TEXT = """\
 ## The life of a tool call
 

@@ -3,8 +3,6 @@
 import json
 from typing import Any, NamedTuple
 
-__all__ = ["Progress", "progress"]
-
 
 class Progress(NamedTuple):
     """What one frame says of one call."""

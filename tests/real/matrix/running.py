@@ -18,8 +18,6 @@ from wiretape.replay.playback.server import listening
 from ..processes import RUN, LineProcess, environment, free_port, wiretape
 from .script import DIRECT, Cell, Found, Peer, Provider, configuration
 
-__all__ = ["Stage", "run", "stage", "taped"]
-
 #: Drivers that run at a time: most of what they do is to wait.
 _DRIVERS: Final = 8
 #: A program that must stop does so within this time, and so does one that sends no request.

@@ -18,26 +18,6 @@ from ..clients import CLIENTS, KEY, Client, question
 from ..frames import DONE, USAGE, call, finish, frames, text
 from ..processes import NODE, NODE_MODULES, OPENCODE, PYTHONS, ROOT
 
-__all__ = [
-    "CUTS",
-    "DIRECT",
-    "ENDINGS",
-    "LIFECYCLE_WAYS",
-    "PEERS",
-    "READER",
-    "TURNS",
-    "WAYS",
-    "Cell",
-    "Found",
-    "Model",
-    "Peer",
-    "Provider",
-    "arguments_of",
-    "cells",
-    "configuration",
-    "conversations",
-]
-
 #: The text before the call, and after its result.
 _BEFORE: Final = "Rain or sun? 😀 "
 _AFTER: Final = "It is 18 degrees, say the people of a small café."

@@ -261,6 +261,12 @@ def test_a_piece_is_split_into_so_many_calls_at_most(count: int) -> None:
     assert (result.ended.flags == ()) == (count <= CALLS_IN_A_PIECE_MAX)
 
 
+def test_nothing_is_split_while_a_call_waits_for_its_name() -> None:
+    waits = [begin("a", "f", "[", role=True), tool_calls({"index": 1, "id": "b"})]
+    result = chat(*waits, call(index=0, arguments="][]"), call(index=1, name="g", arguments="[]"), CALLS, DONE)
+    assert [one[:3] for one in calls(result)] == [("a", "f", "[][]"), ("b", "g", "[]")]
+
+
 @pytest.mark.parametrize("text", ['{}{"x":1}', "{} []"])
 def test_an_empty_object_before_more_arguments_is_no_seed(text: str) -> None:
     found = texts(chat(begin("a", "f", text, role=True), CALLS, DONE))

@@ -101,7 +101,7 @@ class Recorder:
         frames = decoder.feed(data)
         framed = -self._pending_bytes
         for frame in frames:
-            raw, payload, _, _, _, canonical = frame
+            raw, payload, _, _, canonical = frame
             framed += len(raw)
             shape = self._shape
             if (
@@ -162,7 +162,7 @@ class Recorder:
 
     def _frame(self, t: int, frame: Frame) -> Record:
         """Return the record of a frame that is parsed."""
-        raw, payload, _, _, _, canonical = frame
+        raw, payload, _, _, canonical = frame
         keys: dict[str, Any] = {}
         shape = None
         value = ABSENT if payload is None else parse(payload)

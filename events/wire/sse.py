@@ -36,8 +36,6 @@ class Frame(NamedTuple):
     event: bytes = b""
     #: Absent, or present and free of NUL.
     id: bytes | None = None
-    #: ASCII digits only, as they came.
-    retry: bytes | None = None
     #: `raw` is exactly `data: ` + payload + LF LF.
     canonical: bool = False
 
@@ -125,7 +123,7 @@ class Decoder:
                 if self._judge(raw):
                     break
             if canonical:
-                frames.append(Frame(raw, data[begin + 6 : end - 2], b"", None, None, True))
+                frames.append(Frame(raw, data[begin + 6 : end - 2], b"", None, True))
             else:
                 frames.append(parse_block(raw, first=self._first))
             self._first = False
@@ -184,7 +182,7 @@ def parse_block(raw: bytes, *, first: bool = False) -> Frame:
     """Return what one block means; `first` is the block at the very start of a body, where alone a BOM is not data."""
     payload: list[bytes] = []
     event = b""
-    last_id = retry = None
+    last_id = None
     text = raw[len(BOM) :] if first and raw.startswith(BOM) else raw
     for line in _LINE_END.split(text):
         name, _, value = line.partition(b":")  # no name: the blank line, or a comment
@@ -196,11 +194,9 @@ def parse_block(raw: bytes, *, first: bool = False) -> Frame:
             event = value
         elif name == b"id" and b"\0" not in value:
             last_id = value
-        elif name == b"retry" and value.isdigit():
-            retry = value
     joined = b"\n".join(payload) if payload else None
     canonical = joined is not None and raw == b"data: %b\n\n" % joined
-    return Frame(raw, joined, event, last_id, retry, canonical)
+    return Frame(raw, joined, event, last_id, canonical)
 
 
 def is_block(raw: bytes, *, first: bool = False) -> bool:
@@ -210,10 +206,8 @@ def is_block(raw: bytes, *, first: bool = False) -> bool:
     return [frame.raw for frame in frames] == [raw]
 
 
-def encode(payload: bytes, *, event: bytes = b"", id: bytes | None = None) -> bytes:  # noqa: A002 - the field's name
+def encode(payload: bytes, *, event: bytes = b"") -> bytes:
     """Return a frame in canonical form; a payload of several lines becomes several `data` lines."""
     lines = [b"event: " + event] if event else []
-    if id is not None:
-        lines.append(b"id: " + id)
     lines.extend(b"data: " + line for line in payload.split(b"\n"))
     return b"\n".join(lines) + b"\n\n"

@@ -13,12 +13,11 @@ from wiretape.events.wire.sse import BOM, Decoder, Frame, encode, is_block, pars
 
 
 class Dispatched(NamedTuple):
-    """What a browser's `EventSource` would fire; `retry` is the reconnection time in force then."""
+    """What a browser's `EventSource` would fire."""
 
     data: str
     type: str = "message"
     last_event_id: str = ""
-    retry: int | None = None
 
 
 def pieces(body: bytes, size: int) -> Iterator[bytes]:
@@ -38,16 +37,15 @@ def framed(reads: Iterator[bytes] | list[bytes], decoder: Decoder | None = None)
 
 
 def dispatched(body: bytes, size: int) -> list[Dispatched]:
-    """The standard's dispatch over our frames: only the id and the retry outlive a frame."""
-    last_event_id, retry, events = "", None, list[Dispatched]()
+    """The standard's dispatch over our frames: only the id outlives a frame."""
+    last_event_id, events = "", list[Dispatched]()
     frames, rest, _ = framed(pieces(body, size))
     assert b"".join(frame.raw for frame in frames) + rest == body
     for frame in frames:
         last_event_id = last_event_id if frame.id is None else frame.id.decode("utf-8", "replace")
-        retry = retry if frame.retry is None else int(frame.retry)
         if frame.payload is not None:
             data = frame.payload.decode("utf-8", "replace")
-            events.append(Dispatched(data, frame.event.decode() or "message", last_event_id, retry))
+            events.append(Dispatched(data, frame.event.decode() or "message", last_event_id))
     return events
 
 
@@ -73,9 +71,7 @@ WPT: Final = {
     ),
     "format-data-before-final-empty-line: no dispatch at the end": (
         b"retry:1000\ndata:test1\n\nid:test\ndata:test2",
-        [
-            Dispatched("test1", retry=1000),
-        ],
+        data("test1"),
     ),
     "format-field-data": (b"data:\n\ndata\ndata\n\ndata:test\n\n", data("", "\n", "test")),
     "format-field-event": (b"event:test\ndata:x\n\ndata:x\n\n", [Dispatched("x", "test"), Dispatched("x")]),
@@ -105,9 +101,7 @@ WPT: Final = {
         ),
         data("\0\n 2\n1\n3\n\n4"),
     ),
-    "format-field-retry": (b"retry:03000\ndata:x\n\n", [Dispatched("x", retry=3000)]),
-    "format-field-retry-bogus: digits only": (b"retry:3000\nretry:1000x\ndata:x\n\n", [Dispatched("x", retry=3000)]),
-    "format-field-retry-empty: no digits at all": (b"retry\ndata:test\n\n", data("test")),
+    "format-field-retry": (b"retry:03000\ndata:x\n\n", data("x")),
     "format-field-unknown": (
         b"data:test\n data\ndata\nfoobar:xxx\njustsometext\n:thisisacommentyay\ndata:test\n\n",
         data("test\n\ntest"),
@@ -164,16 +158,15 @@ OURS: Final[dict[str, tuple[bytes, list[Dispatched]]]] = {
         b"data: \xff\xfe\n\nevent: \xc3\xa9\ndata: 2\n\n",
         [Dispatched("\ufffd\ufffd"), Dispatched("2", "é")],
     ),
-    "the last event, id and retry of a block count": (
+    "the last event and id of a block count": (
         b"event: a\nevent: b\nid: 1\nid: 2\nretry: 1\nretry: 2\ndata: x\n\n",
-        [Dispatched("x", "b", "2", 2)],
+        [Dispatched("x", "b", "2")],
     ),
     "an event without data is not dispatched and its name does not linger": (b"event: a\n\ndata: x\n\n", data("x")),
     "an id with NUL leaves the one before it in the same block": (
         b"id: 1\nid: 2\0\ndata: x\n\n",
         [Dispatched("x", "message", "1")],
     ),
-    "retry of other digits is ignored": ("retry: ٣\nretry: +5\nretry: 5 \nretry:  5\ndata: x\n\n".encode(), data("x")),
     "fields are case-sensitive and take no space before the colon": (
         b"DATA: 1\ndata : 2\n data: 3\ndata: 4\n\n",
         data("4"),
@@ -203,7 +196,7 @@ FRAMES: Final = {
     "event": (b"event: e\ndata: {}\n\n", Frame(b"event: e\ndata: {}\n\n", b"{}", b"e")),
     "event, id, retry": (
         b"event: e\nid: 7\nretry: 3\ndata: {}\n\n",
-        Frame(b"event: e\nid: 7\nretry: 3\ndata: {}\n\n", b"{}", b"e", b"7", b"3"),
+        Frame(b"event: e\nid: 7\nretry: 3\ndata: {}\n\n", b"{}", b"e", b"7"),
     ),
     "empty id": (b"id\n\n", Frame(b"id\n\n", None, b"", b"")),
     "comment": (b": {}\n\n", Frame(b": {}\n\n", None)),
@@ -297,7 +290,7 @@ def test_any_split_gives_the_same_frames(body: bytes, sizes: list[int]) -> None:
 def plain_reader(body: bytes) -> list[Dispatched]:
     """The standard word by word, slow, over a whole body."""
     events, lines = list[Dispatched](), re.split(rb"\r\n|\r|\n", body.removeprefix(BOM))[:-1]
-    payload, name, last_event_id, retry = list[bytes](), b"", b"", None
+    payload, name, last_event_id = list[bytes](), b"", b""
     for line in lines:
         field, colon, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -306,7 +299,7 @@ def plain_reader(body: bytes) -> list[Dispatched]:
                 if payload:
                     text = b"\n".join(payload).decode("utf-8", "replace")
                     events.append(
-                        Dispatched(text, name.decode() or "message", last_event_id.decode("utf-8", "replace"), retry)
+                        Dispatched(text, name.decode() or "message", last_event_id.decode("utf-8", "replace"))
                     )
                 payload, name = [], b""
             case b"data":
@@ -315,8 +308,6 @@ def plain_reader(body: bytes) -> list[Dispatched]:
                 name = value
             case b"id" if b"\0" not in value:
                 last_event_id = value
-            case b"retry" if value and not value.strip(b"0123456789"):
-                retry = int(value)
             case _:
                 pass
     return events
@@ -460,9 +451,7 @@ def test_the_limits_in_force_are_those_of_the_limits_file() -> None:
         (encode(b""), b"data: \n\n"),
         (encode(b"{\n}"), b"data: {\ndata: }\n\n"),
         (encode(b"{}", event=b"e"), b"event: e\ndata: {}\n\n"),
-        (encode(b"{}", id=b"7.0"), b"id: 7.0\ndata: {}\n\n"),
-        (encode(b"{}", id=b""), b"id: \ndata: {}\n\n"),
-        (encode(b"1\n\n2", event=b"e", id=b"7"), b"event: e\nid: 7\ndata: 1\ndata: \ndata: 2\n\n"),
+        (encode(b"1\n\n2", event=b"e"), b"event: e\ndata: 1\ndata: \ndata: 2\n\n"),
     ],
 )
 def test_encodes(frame: bytes, raw: bytes) -> None:
@@ -474,13 +463,13 @@ LINE: Final = st.text(st.characters(exclude_characters="\r\n\0"), max_size=9).ma
 )
 
 
-@given(lines=st.lists(LINE, min_size=1, max_size=4), event=LINE, id=st.none() | LINE)
-def test_what_is_encoded_is_read_again(lines: list[bytes], event: bytes, id: bytes | None) -> None:  # noqa: A002 - as in encode
+@given(lines=st.lists(LINE, min_size=1, max_size=4), event=LINE)
+def test_encoded_frame_is_read_again(lines: list[bytes], event: bytes) -> None:
     payload = b"\n".join(lines)
-    raw = encode(payload, event=event, id=id)
+    raw = encode(payload, event=event)
     ((frame,), rest, _) = framed([raw])
-    assert (frame.raw, frame.payload, frame.event, frame.id, rest) == (raw, payload, event, id, b"")
-    assert frame.canonical == (not event and id is None and len(lines) == 1)
+    assert (frame.raw, frame.payload, frame.event, rest) == (raw, payload, event, b"")
+    assert frame.canonical == (not event and len(lines) == 1)
 
 
 def test_the_rest_can_be_taken_once_nothing_more_comes() -> None:

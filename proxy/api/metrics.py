@@ -6,6 +6,7 @@ counted as `other`, so that the configuration alone bounds the number of series.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
@@ -27,6 +28,20 @@ _STATES: Final = frozenset(state.value for state in State)
 #: From a cached first token to a model that thinks for ten minutes.
 _TTFT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
+#: The help text and the labels of each counter.
+_COUNTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "streams": ("Streams that have ended.", "route", "ending"),
+        "streams_untaped": ("Streams that continued without a tape.",),
+        "tool_calls": ("Tool calls by state at the stream's end.", "status"),
+        "streams_dropped_mid_tool": ("Streams that ended inside a tool call.",),
+        "histories_marked": ("Requests whose history contained our tool markers or warnings.",),
+        "retries": ("Attempts after the first one.",),
+        "log_bytes": ("Bytes on tapes that have ended.",),
+        "refused": ("Requests refused, by status.", "status"),
+    }
+)
+
 
 class Metrics(Collector):
     """What is counted: `on_ended` for each stream, `refused` for each request that did not become one."""
@@ -38,59 +53,43 @@ class Metrics(Collector):
         self.log_lines_dropped: Callable[[], float] = float
         self.write_times = WriteTimes()
         self._registry = registry = CollectorRegistry()
-        self._streams = Counter(
-            "wiretape_streams_total", "Streams that have ended.", ["route", "ending"], registry=registry
-        )
-        self._untaped = Counter(
-            "wiretape_streams_untaped_total", "Streams that continued without a tape.", registry=registry
-        )
-        self._tools = Counter(
-            "wiretape_tool_calls_total", "Tool calls by state at the stream's end.", ["status"], registry=registry
-        )
-        self._mid_tool = Counter(
-            "wiretape_streams_dropped_mid_tool_total", "Streams that ended inside a tool call.", registry=registry
-        )
-        self._marked = Counter(
-            "wiretape_histories_marked_total",
-            "Requests whose history contained our tool markers or warnings.",
-            registry=registry,
-        )
-        self._retries = Counter("wiretape_retries_total", "Attempts after the first one.", registry=registry)
-        self._log_bytes = Counter("wiretape_log_bytes_total", "Bytes on tapes that have ended.", registry=registry)
-        self._refused = Counter("wiretape_refused_total", "Requests refused, by status.", ["status"], registry=registry)
+        self._counters = {
+            name: Counter(f"wiretape_{name}_total", what, labels, registry=registry)
+            for name, (what, *labels) in _COUNTERS.items()
+        }
         self._ttft = Histogram(
             "wiretape_stream_ttft_seconds", "Request to first content.", buckets=_TTFT_S, registry=registry
         )
 
     def on_ended(self, ended: "Ended") -> None:
         """Count one stream."""
-        row, calls, _ = ended.catalogue_row
+        (row, calls, _), count = ended.catalogue_row, self._counters
         route = row.route if row.route in self._routes else "other"
         ending = row.ending if row.ending in _ENDINGS else "other"
-        self._streams.labels(route, ending).inc()
+        count["streams"].labels(route, ending).inc()
         dropped = False
         for call in calls:
-            self._tools.labels(call.state if call.state in _STATES else "other").inc()
+            count["tool_calls"].labels(call.state if call.state in _STATES else "other").inc()
             dropped = dropped or call.state == State.DROPPED.value
         if "untaped" in row.flags:
-            self._untaped.inc()
+            count["streams_untaped"].inc()
         if "history_marked" in row.flags:
-            self._marked.inc()
+            count["histories_marked"].inc()
         if dropped:
-            self._mid_tool.inc()
-        self._retries.inc(max(0, ended.attempts - 1))
-        self._log_bytes.inc(ended.tape_bytes)
+            count["streams_dropped_mid_tool"].inc()
+        count["retries"].inc(max(0, ended.attempts - 1))
+        count["log_bytes"].inc(ended.tape_bytes)
         if row.first_content_us is not None:
             self._ttft.observe(row.first_content_us / 1e6)
 
     def refused(self, status: int) -> None:
         """Count one request that did not become a stream."""
-        self._refused.labels(str(status) if 400 <= status <= 599 else "other").inc()
+        self._counters["refused"].labels(str(status) if 400 <= status <= 599 else "other").inc()
 
     @property
     def refusals(self) -> Mapping[str, int]:
         """Refused requests by status."""
-        samples = [sample for metric in self._refused.collect() for sample in metric.samples]
+        samples = [sample for metric in self._counters["refused"].collect() for sample in metric.samples]
         return {sample.labels["status"]: int(sample.value) for sample in samples if sample.name.endswith("_total")}
 
     def text(self) -> bytes:

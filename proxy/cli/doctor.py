@@ -18,9 +18,9 @@ from ..config.urls import base_of, request_target
 from ..limits import DESCRIPTORS_A_STREAM, DISK_BYTES_FEW, DISK_BYTES_NONE, DOCTOR_BODY_BYTES_MAX, DOCTOR_TIMEOUT_S
 from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening
+from ..store.folder import holder
 from ..upstream.errors import RefusedError
 from ..upstream.transport import UpstreamTransport
-from .tapes import holder
 
 if TYPE_CHECKING:
     from ..config.load import Loaded

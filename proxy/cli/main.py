@@ -8,8 +8,9 @@ stderr, each error in one line. Each verb imports what it needs when it runs.
 import sys
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -22,6 +23,7 @@ from .common import (
     ConfigFile,
     DataFolder,
     FailedError,
+    announce,
     line_of,
     loaded_from,
     one_line_errors,
@@ -31,10 +33,7 @@ from .common import (
     settle,
 )
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["app", "main"]
+__all__ = ["announcement", "app", "main"]
 
 app = typer.Typer(
     name="wiretape",
@@ -61,6 +60,9 @@ _PROFILE: Final = typer.Option(
 _ON_PARTIAL: Final = typer.Option(
     metavar="error|warn|both", help="How clients learn of a cut stream.  [default: error]", show_default=False
 )
+_CURL: Final = """\
+curl -N {base}/chat/completions -H 'Content-Type: application/json' -H "Authorization: Bearer $OPENAI_API_KEY" \
+-d '{{"model":"gpt-4o-mini","stream":true,"messages":[{{"role":"user","content":"Say hello"}}]}}'"""
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -134,9 +136,23 @@ def _serve(
     loaded = loaded_from(
         config, context, upstream=upstream, host=host, port=port, data=data, profile=profile, on_partial=on_partial
     )
-    from .serve import serve_until_stopped
+    import trio
 
-    serve_until_stopped(loaded.config)
+    from ..log import Log, stderr_fd
+    from ..serve import run
+
+    def on_ready(url: str) -> None:
+        if not announce(announcement(url)):
+            log.warn("not_announced", url=url, why="stdout has no reader")
+
+    with closing(Log(stderr_fd(), secrets=loaded.config.secrets)) as log:
+        trio.run(partial(run, loaded.config, log=log, on_ready=on_ready))
+
+
+def announcement(url: str) -> str:
+    """Return three lines to copy: the base URL, the variable that most clients read, and a first request."""
+    base = f"{url}/v1"
+    return f"{base}\nexport OPENAI_BASE_URL={base}\n{_CURL.format(base=base)}\n"
 
 
 @app.command("demo")
@@ -258,8 +274,9 @@ def _follow(
     With --json prints its events, one per line.
     """
     root = root_of(data, config)
+    from ..store.folder import holder
     from .show import TextView, event_json, events_of
-    from .tapes import TapeFollower, find, holder
+    from .tapes import TapeFollower, find
 
     with closing(TapeFollower(find(root, stream))) as tape:
         view = TextView()

@@ -20,34 +20,22 @@ from wiretape.events.tape.tape import Damage
 
 from ..store.catalogue import peek, read_row
 from ..store.catalogue_row import CatalogueRow, StreamRow
-from ..store.folder import LIVE, days_in, is_held, tapes_in
+from ..store.folder import LIVE, days_in, tapes_in
 from ..store.store import Filter
 from ..store.tape_file import TapeReader, opened_for_reading
 from .common import NotFoundError
 
-__all__ = ["NO_END", "AmbiguousIdError", "TapeFollower", "find", "holder", "read_tape", "streams", "without_end"]
+__all__ = ["NO_END", "AmbiguousIdError", "TapeFollower", "find", "read_tape", "streams", "without_end"]
 
 #: The ending shown for a tape in a day's folder that has no `end`: it was cut or damaged.
 NO_END: Final = "no end"
 
-#: Longer pids exist nowhere, and int() refuses thousands of digits in words of its own.
-_PID_CHARS_MAX: Final = 20
 #: Too short to notice, and no load: one read of a file each time.
 _POLL_S: Final = 0.05
 
 
 class AmbiguousIdError(NotFoundError):
     """More than one stream matches this id."""
-
-
-def holder(root: Path) -> int | None:
-    """Return the pid of the process that holds the folder, 0 if it is not known yet, None if none does."""
-    if not is_held(root):
-        return None
-    try:
-        return int((root / "lock").read_text(encoding="ascii")[:_PID_CHARS_MAX])
-    except (OSError, ValueError):
-        return 0
 
 
 def streams(root: Path, which: Filter, limit: int) -> list[StreamRow]:

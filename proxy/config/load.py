@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core.errors import LocalError
 
 from ..limits import KEY_CHARS_MIN
-from .kinds import PREFIX, Setting
-from .model import ROUTE, SERVER, TARGET, Config, ConfigError, Egress, Route, Target
+from .model import PREFIX, ROUTE, SERVER, TARGET, Config, ConfigError, Egress, Route, Setting, Target
 from .secrets import Key, Secret, SecretError, from_environment, from_file
 from .urls import UrlError, checked, is_loopback, origin_of, plain_name
 

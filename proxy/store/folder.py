@@ -18,11 +18,13 @@ from ..config.model import Keep
 from ..limits import LOCK_LOOK_S, LOCK_LOOKS_MAX
 from .store import FolderRefusedError
 
-__all__ = ["LIVE", "Folder", "Kept", "day_of", "days_in", "expired", "is_held", "is_stream_id", "tapes_in"]
+__all__ = ["LIVE", "Folder", "Kept", "day_of", "days_in", "expired", "holder", "is_stream_id", "tapes_in"]
 
 #: The sub-folder of tapes that have not ended.
 LIVE: Final = "live"
 _SUFFIX: Final = ".tape"
+#: Longer pids exist nowhere, and int() refuses thousands of digits in words of its own.
+_PID_CHARS_MAX: Final = 20
 #: A file name on every system, without anything that has a meaning in a path. Our own ids have 32 characters.
 _STREAM_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 #: The first second of the year 10000: no calendar goes there.
@@ -71,16 +73,23 @@ def tapes_in(folder: str | Path, prefix: str = "") -> Iterator[tuple[str, os.Dir
                 yield stream, entry
 
 
-def is_held(root: Path) -> bool:
-    """Return whether some process holds the folder. This tries the lock itself, since a pid outlives its process."""
+def holder(root: Path) -> int | None:
+    """Return the pid of the process that holds the folder, 0 if it is not known yet, None if none does.
+
+    This tries the lock itself, since a pid outlives its process.
+    """
     try:
         lock = os.open(root / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
-        return not _locked(lock, fcntl.LOCK_SH)
+        if _locked(lock, fcntl.LOCK_SH):
+            return None
+        return int(os.pread(lock, _PID_CHARS_MAX, 0))
     except OSError:  # a file system without locks
-        return False
+        return None
+    except ValueError:
+        return 0
     finally:
         os.close(lock)
 

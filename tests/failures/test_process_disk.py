@@ -19,10 +19,9 @@ from tests.support.http import Answer
 from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
 from wiretape.proxy.store import tape_file
-from wiretape.proxy.store.files import FileStore, open_files
+from wiretape.proxy.store.files import FileStore, open_files, recover
 from wiretape.proxy.store.folder import Folder
 from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.recovery import recover
 from wiretape.proxy.store.store import StoreFullError
 from wiretape.proxy.store.tape_file import Durability
 

@@ -17,7 +17,7 @@ import trio
 
 from tests.proxy.store_cases import flat, stream_of
 from wiretape.events.tape.record import encode
-from wiretape.proxy.cli.serve import announcement
+from wiretape.proxy.cli.main import announcement
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.playback.server import listening
 

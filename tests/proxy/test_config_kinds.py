@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from wiretape.proxy.config.kinds import ON_OFF, Kind, choice, count, names, path, seconds, size, text
+from wiretape.proxy.config.model import ON_OFF, Kind, choice, count, names, path, seconds, size, text
 
 WORDS, PATH = choice(Literal["a", "b"]), path("a path")
 COUNT, OPEN_COUNT, SIZE, SPAN = count(1, 10), count(0, 5, "unlimited"), size(1, "unlimited"), seconds()

@@ -16,8 +16,8 @@ from wiretape.events.tape.tape import Damage, Reader
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import running
+from wiretape.proxy.store.files import Mended, Recovered, mended, recover
 from wiretape.proxy.store.folder import Folder
-from wiretape.proxy.store.recovery import Mended, Recovered, mended, recover
 from wiretape.proxy.store.store import Filter
 from wiretape.proxy.store.tape_file import best_sync
 

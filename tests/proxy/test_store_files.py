@@ -17,11 +17,9 @@ from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
 from tests.proxy.store_child import batches_of
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
-from wiretape.proxy.cli.tapes import holder
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.store.files import open_files
-from wiretape.proxy.store.folder import Folder
-from wiretape.proxy.store.recovery import recover
+from wiretape.proxy.store.files import open_files, recover
+from wiretape.proxy.store.folder import Folder, holder
 from wiretape.proxy.store.store import Filter, FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
 from wiretape.proxy.store.tape_file import TapeFile, best_sync
 

@@ -12,9 +12,8 @@ from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.core.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
 from wiretape.events.core.model import Ending, Event
 from wiretape.proxy.cli.main import app
-from wiretape.proxy.config.kinds import PREFIX, Setting
 from wiretape.proxy.config.load import shown
-from wiretape.proxy.config.model import FLAGS, ROUTE, SERVER, TARGET, Config, Route, Target
+from wiretape.proxy.config.model import FLAGS, PREFIX, ROUTE, SERVER, TARGET, Config, Route, Setting, Target
 from wiretape.proxy.limits import KEY_CHARS_MIN
 from wiretape.replay.formats.exchange import LOSSES
 from wiretape.replay.formats.table import EXPORTS, FORMATS

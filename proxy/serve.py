@@ -74,7 +74,9 @@ async def assembled(
     metrics.write_times = store.write_times
     metrics.live = lambda: len(registry.live)
     metrics.log_lines_dropped = lambda: log.dropped
-    control = control_app(registry=registry, store=store, config=config, metrics=metrics, log=log, wall=wall)
+    control = control_app(
+        registry=registry, store=store, config=config, metrics=metrics, log_error=log.error, wall=wall
+    )
     app = Application(services, Keys(config.keys, salt), registry, control, on_refused=metrics.refused)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reaper.run)

@@ -6,7 +6,7 @@ a 500 and a log line and does not affect any stream.
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from quart import Response, request
 from quart_trio import QuartTrio
@@ -18,18 +18,10 @@ from ..store.store import Store
 from .metrics import Metrics
 from .streams import RefusedError, Running, StreamsApi, not_found
 
-__all__ = ["ErrorLog", "control_app", "readiness"]
+__all__ = ["control_app", "readiness"]
 
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ON_ALL: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-
-
-class ErrorLog(Protocol):
-    """The part of the log that this app uses."""
-
-    def error(self, event: str, /, **fields: object) -> None:
-        """Report something the operator should act on."""
-        ...
 
 
 def control_app(
@@ -38,7 +30,7 @@ def control_app(
     store: Store,
     config: Config,
     metrics: Metrics,
-    log: ErrorLog,
+    log_error: Callable[..., None],
     wall: Callable[[], float] = time.time,
 ) -> QuartTrio:
     """Return the app. `Application` has decided access and put the caller into the scope."""
@@ -79,11 +71,11 @@ def control_app(
     }
     for path, handler in handlers.items():
         app.add_url_rule(path, path, handler, methods=["GET"], provide_automatic_options=False)
-    _handle_errors(app, log)
+    _handle_errors(app, log_error)
     return app
 
 
-def _handle_errors(app: QuartTrio, log: ErrorLog) -> None:
+def _handle_errors(app: QuartTrio, log_error: Callable[..., None]) -> None:
     async def refused(refusal: RefusedError) -> Response:
         return _response(refusal.answer)
 
@@ -97,7 +89,7 @@ def _handle_errors(app: QuartTrio, log: ErrorLog) -> None:
         return _response(error(status, f"{fault.name}.", type=kind, code=code, headers=headers))
 
     async def failed(fault: Exception) -> Response:
-        log.error("control_failed", path=request.path, error=type(fault).__name__, message=str(fault))
+        log_error("control_failed", path=request.path, error=type(fault).__name__, message=str(fault))
         return _response(error(500, "Wiretape failed on this request.", type="wiretape_error", code="internal"))
 
     async def finished(response: Response) -> Response:

@@ -31,14 +31,14 @@ _TTFT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 #: The help text and the labels of each counter.
 _COUNTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "streams": ("Streams that have ended.", "route", "ending"),
-        "streams_untaped": ("Streams that continued without a tape.",),
-        "tool_calls": ("Tool calls by state at the stream's end.", "status"),
-        "streams_dropped_mid_tool": ("Streams that ended inside a tool call.",),
-        "histories_marked": ("Requests whose history contained our tool markers or warnings.",),
-        "retries": ("Attempts after the first one.",),
-        "log_bytes": ("Bytes on tapes that have ended.",),
-        "refused": ("Requests refused, by status.", "status"),
+        "wiretape_streams_total": ("Streams that have ended.", "route", "ending"),
+        "wiretape_streams_untaped_total": ("Streams that continued without a tape.",),
+        "wiretape_tool_calls_total": ("Tool calls by state at the stream's end.", "status"),
+        "wiretape_streams_dropped_mid_tool_total": ("Streams that ended inside a tool call.",),
+        "wiretape_histories_marked_total": ("Requests whose history contained our tool markers or warnings.",),
+        "wiretape_retries_total": ("Attempts after the first one.",),
+        "wiretape_log_bytes_total": ("Bytes on tapes that have ended.",),
+        "wiretape_refused_total": ("Requests refused, by status.", "status"),
     }
 )
 
@@ -54,8 +54,7 @@ class Metrics(Collector):
         self.write_times = WriteTimes()
         self._registry = registry = CollectorRegistry()
         self._counters = {
-            name: Counter(f"wiretape_{name}_total", what, labels, registry=registry)
-            for name, (what, *labels) in _COUNTERS.items()
+            name: Counter(name, what, labels, registry=registry) for name, (what, *labels) in _COUNTERS.items()
         }
         self._ttft = Histogram(
             "wiretape_stream_ttft_seconds", "Request to first content.", buckets=_TTFT_S, registry=registry
@@ -66,30 +65,30 @@ class Metrics(Collector):
         (row, calls, _), count = ended.catalogue_row, self._counters
         route = row.route if row.route in self._routes else "other"
         ending = row.ending if row.ending in _ENDINGS else "other"
-        count["streams"].labels(route, ending).inc()
+        count["wiretape_streams_total"].labels(route, ending).inc()
         dropped = False
         for call in calls:
-            count["tool_calls"].labels(call.state if call.state in _STATES else "other").inc()
+            count["wiretape_tool_calls_total"].labels(call.state if call.state in _STATES else "other").inc()
             dropped = dropped or call.state == State.DROPPED.value
         if "untaped" in row.flags:
-            count["streams_untaped"].inc()
+            count["wiretape_streams_untaped_total"].inc()
         if "history_marked" in row.flags:
-            count["histories_marked"].inc()
+            count["wiretape_histories_marked_total"].inc()
         if dropped:
-            count["streams_dropped_mid_tool"].inc()
-        count["retries"].inc(max(0, ended.attempts - 1))
-        count["log_bytes"].inc(ended.tape_bytes)
+            count["wiretape_streams_dropped_mid_tool_total"].inc()
+        count["wiretape_retries_total"].inc(max(0, ended.attempts - 1))
+        count["wiretape_log_bytes_total"].inc(ended.tape_bytes)
         if row.first_content_us is not None:
             self._ttft.observe(row.first_content_us / 1e6)
 
     def refused(self, status: int) -> None:
         """Count one request that did not become a stream."""
-        self._counters["refused"].labels(str(status) if 400 <= status <= 599 else "other").inc()
+        self._counters["wiretape_refused_total"].labels(str(status) if 400 <= status <= 599 else "other").inc()
 
     @property
     def refusals(self) -> Mapping[str, int]:
         """Refused requests by status."""
-        samples = [sample for metric in self._counters["refused"].collect() for sample in metric.samples]
+        samples = [sample for metric in self._counters["wiretape_refused_total"].collect() for sample in metric.samples]
         return {sample.labels["status"]: int(sample.value) for sample in samples if sample.name.endswith("_total")}
 
     def text(self) -> bytes:

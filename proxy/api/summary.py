@@ -10,7 +10,7 @@ from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.folds.wire import UPSTREAM_CALL
 from wiretape.events.tape.tape import Damage
 
-from ..store.linking import NO_FATES, Fate
+from ..store.catalogue_row import NO_FATES, Fate
 
 __all__ = ["summary_json"]
 

@@ -24,7 +24,6 @@ __all__ = [
     "ConfigFile",
     "DataFolder",
     "FailedError",
-    "NotFoundError",
     "announce",
     "line_of",
     "loaded_from",
@@ -57,13 +56,6 @@ class FailedError(Exception):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
-
-
-class NotFoundError(FailedError):
-    """No stream matches this id."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, FOUND_WRONG)
 
 
 def open_streams() -> None:

@@ -252,7 +252,7 @@ def _show(
 
         from ..api.summary import summary_json
         from ..store.catalogue import peek
-        from ..store.linking import NO_FATES
+        from ..store.catalogue_row import NO_FATES
         from .tapes import without_end
 
         fates = peek(root, lambda rows: rows.fates(path.stem, time.time())) or NO_FATES

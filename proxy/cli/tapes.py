@@ -23,7 +23,7 @@ from ..store.catalogue_row import CatalogueRow, StreamRow
 from ..store.folder import LIVE, days_in, tapes_in
 from ..store.store import Filter
 from ..store.tape_file import TapeReader, opened_for_reading
-from .common import NotFoundError
+from .common import FOUND_WRONG, FailedError
 
 __all__ = ["NO_END", "AmbiguousIdError", "TapeFollower", "find", "read_tape", "streams", "without_end"]
 
@@ -34,7 +34,7 @@ NO_END: Final = "no end"
 _POLL_S: Final = 0.05
 
 
-class AmbiguousIdError(NotFoundError):
+class AmbiguousIdError(FailedError):
     """More than one stream matches this id."""
 
 
@@ -70,9 +70,9 @@ def find(root: Path, prefix: str) -> Path:
     if len(found) == 1:
         return next(iter(found.values()))
     if not found:
-        raise NotFoundError(f"No stream in {root} has an id that begins with {prefix[:80]!r}")
+        raise FailedError(f"No stream in {root} has an id that begins with {prefix[:80]!r}", FOUND_WRONG)
     some = ", ".join([*sorted(found)[:3], *(["..."] if len(found) > 3 else [])])
-    raise AmbiguousIdError(f"Ambiguous id {prefix[:80]!r} matches {len(found)} streams: {some}")
+    raise AmbiguousIdError(f"Ambiguous id {prefix[:80]!r} matches {len(found)} streams: {some}", FOUND_WRONG)
 
 
 def without_end(path: Path) -> str:
@@ -95,7 +95,7 @@ class TapeFollower(TapeReader):
         try:
             self._fd = opened_for_reading(path)
         except OSError as error:
-            raise NotFoundError(f"Cannot read {path}: {error.strerror}") from error
+            raise FailedError(f"Cannot read {path}: {error.strerror}", FOUND_WRONG) from error
         super().__init__(partial(os.dup, self._fd))
         self._path = path
         #: Whether a server may still write to it, now or at its next start.
@@ -117,7 +117,7 @@ class TapeFollower(TapeReader):
         try:
             return self.read()
         except TapeError as error:
-            raise NotFoundError(f"{self._path}: {error}") from error
+            raise FailedError(f"{self._path}: {error}", FOUND_WRONG) from error
 
     def follow(self, alive: Callable[[], bool]) -> Iterator[list[Record]]:
         """Yield records until the end of the tape, or until no server is left that could write more."""

@@ -38,6 +38,7 @@ __all__ = [
     "choice",
     "count",
     "names",
+    "option",
     "path",
     "seconds",
     "size",

@@ -189,10 +189,6 @@ class Delivery:
 
     # -- followers ----------------------------------------------------------------------------------------------------
 
-    def join(self) -> None:
-        """Add a reader, for whom the upstream is kept."""
-        self.readers += 1
-
     def leave(self) -> None:
         """Remove a reader."""
         self.readers -= 1

@@ -36,10 +36,8 @@ _ALONE: Final = nullcontext()
 class Closing(NamedTuple):
     """What a client is still to be sent after the tape, or our own reading, failed."""
 
-    #: The bytes that follow those published.
-    rest: bytes
-    #: Whether they tell how the stream ended.
-    tells: bool
+    #: The bytes that follow those published; None if nothing can tell how the stream ended.
+    rest: bytes | None
     #: Whether the status that was not written before is on the tape after all, with its frames.
     committed: bool
     #: Whether the end is, as it was meant.
@@ -63,7 +61,7 @@ class Recording:
         #: Why the stream goes on without a tape (`on_log_failure = serve`).
         self.untaped = ""
         self.written_bytes = 0
-        #: Held from a record's number to its write by whichever task writes while another one may (`share`).
+        #: Held from a record's number to its write by whichever task writes while another one may .
         self.turn: AbstractAsyncContextManager[None] = _ALONE
         #: Our own reading of a record failed, and the record still waits to be written.
         self.failed = False
@@ -71,10 +69,6 @@ class Recording:
         self.began = began
         self._summary = StreamSummary()
         self._waiting: list[Record] = []
-
-    def share(self) -> None:
-        """Let two tasks write: the relay, and the one that sends an upload."""
-        self.turn = trio.Lock()
 
     def t(self, at: float | None = None) -> int:
         """Return the microseconds from the stream's beginning until now, or until a time of trio's clock."""
@@ -239,13 +233,13 @@ class Recording:
         if not ended:
             await _release(store, self.stream)  # followers must not wait for what will never be written
         if emitter is None or rest is None:
-            return Closing(b"", tells=False, committed=committed, as_meant=as_meant)
+            return Closing(None, committed, as_meant)
         for record in records:
             if ended or record.kind != "rest":  # the beginning of a frame that is lost, too
                 rest += b"".join(emitter.feed(record))
                 self._summary.take(record, emitter.wire)
         self.catalogue_row = row_of(self.stream, self._summary)
-        return Closing(rest, tells=True, committed=committed, as_meant=as_meant)
+        return Closing(rest, committed, as_meant)
 
     async def _append(self, store: Store, records: Sequence[Record]) -> bool:
         try:

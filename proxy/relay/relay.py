@@ -22,8 +22,7 @@ from ..config.model import Config
 from ..http1 import Headers
 from ..limits import ERROR_BODY_BYTES_MAX, FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
 from ..server.reaper import Reaper
-from ..store.catalogue_row import CatalogueRow
-from ..store.linking import Running
+from ..store.catalogue_row import CatalogueRow, Running
 from ..store.store import Store, StoreError
 from ..upstream.connection import Read
 from ..upstream.errors import WireError
@@ -33,6 +32,7 @@ from .attempts import (
     WHOLE,
     Failure,
     Next,
+    Signals,
     cause_of,
     chat_cause,
     exchange_ending,
@@ -42,7 +42,6 @@ from .attempts import (
     no_answer,
     unusable,
 )
-from .deadlines import Signals
 from .delivery import Delivery
 from .http_responses import Answer, our_error, relayed_head, stream_head
 from .recording import Recording
@@ -121,7 +120,7 @@ class Relay:
         if request.verbatim:  # what we cannot read passes all the same
             self.recording.recorder.beyond = "rest" if request.dialect else "body"
         if isinstance(request.body, Upload):
-            self.recording.share()
+            self.recording.turn = trio.Lock()  # the relay writes, and the task that sends the upload
         self._arrived_us = int(services.wall() * 1_000_000)
         self.tool_results = ToolResults.of(stream, request, services.answers, self._arrived_us)
         self._request = request
@@ -640,8 +639,8 @@ class Relay:
             delivery.end(broken=False)
             return
         rest = closing.rest
-        if not closing.tells and request.streams:
+        if rest is None and request.streams:
             rest = b"data: %b\n\n" % our_error("internal", self.stream).body
         if rest:
             delivery.publish([rest], delivery.published_n)
-        delivery.end(broken=not whole or not (request.streams or closing.tells))
+        delivery.end(broken=not whole or not (request.streams or closing.rest is not None))

@@ -25,8 +25,7 @@ from ..limits import (
     UPLOAD_TIMEOUT_S,
 )
 from ..server.asgi import Receive
-from ..store.catalogue_row import AnswerRow, digests, request_digest
-from ..store.linking import Link, Running
+from ..store.catalogue_row import AnswerRow, Link, Running, digests, request_digest
 from ..store.store import Store
 from ..upstream.decompression import CODINGS, Inflater
 from ..upstream.errors import LimitError, WireError

@@ -22,9 +22,8 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps, parse
 
 from ..limits import SAME_CALLS_MAX
-from .catalogue_row import AnswerRow, CallRow, CatalogueRow, StreamRow, row_of_tape
+from .catalogue_row import Alike, AnswerRow, CallRow, CatalogueRow, Fate, Key, StreamRow, fates, key_of, row_of_tape
 from .folder import Folder
-from .linking import Alike, Fate, Key, fates, key_of
 from .store import Filter, StoreError
 from .tape_file import records_of
 

@@ -26,9 +26,8 @@ from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from .catalogue import Catalogue
-from .catalogue_row import AnswerRow, CatalogueRow, StreamRow
+from .catalogue_row import AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow, find_calls
 from .folder import Folder, day_of
-from .linking import Fate, Key, Link, find_calls
 from .store import (
     PAGE_MAX,
     WRITE_S,

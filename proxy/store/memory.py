@@ -14,9 +14,20 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
-from .catalogue_row import AnswerRow, CatalogueRow, StreamRow, row_of_tape
+from .catalogue_row import (
+    Alike,
+    AnswerRow,
+    CatalogueRow,
+    Fate,
+    Key,
+    Link,
+    StreamRow,
+    fates,
+    find_calls,
+    key_of,
+    row_of_tape,
+)
 from .folder import Kept, day_of, expired, is_stream_id
-from .linking import Alike, Fate, Key, Link, fates, find_calls, key_of
 from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, WriteTimes
 from .tape_file import OpenTape
 

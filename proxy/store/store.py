@@ -18,8 +18,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
-from .catalogue_row import AnswerRow, CatalogueRow, StreamRow
-from .linking import Fate, Key, Link
+from .catalogue_row import AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow
 
 __all__ = [
     "PAGE_MAX",

@@ -10,15 +10,12 @@ from wiretape.events.core.errors import WiretapeError
 __all__ = [
     "LimitError",
     "ProtocolError",
-    "RefusalCause",
     "RefusedError",
     "ResetError",
     "StalledError",
     "TruncatedError",
     "WireError",
 ]
-
-RefusalCause = Literal["dns", "connect", "proxy", "tls", "timeout"]
 
 
 class WireError(WiretapeError):
@@ -33,9 +30,9 @@ class RefusedError(WireError):
 
     ending = "refused"
 
-    def __init__(self, cause: RefusalCause, message: str) -> None:
+    def __init__(self, cause: Literal["dns", "connect", "proxy", "tls", "timeout"], message: str) -> None:
         super().__init__(message)
-        self.cause: RefusalCause = cause
+        self.cause = cause
 
 
 class StalledError(WireError):

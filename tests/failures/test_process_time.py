@@ -14,7 +14,7 @@ from tests.support import house as houses
 from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record
-from wiretape.proxy.api import event_feed as following_events
+from wiretape.proxy.api import streams as following_events
 from wiretape.proxy.relay.app import memory_allows, resident_bytes
 from wiretape.proxy.server.reaper import Reaper
 

@@ -28,8 +28,7 @@ from wiretape.events.core.lifecycle import TERMINAL
 from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import Record
 from wiretape.proxy.api.summary import summary_json
-from wiretape.proxy.store.catalogue_row import CallRow
-from wiretape.proxy.store.linking import Fate
+from wiretape.proxy.store.catalogue_row import CallRow, Fate
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Filter, Store
 
@@ -360,9 +359,9 @@ def again_and_again(self: Any, n: int, writer: Any) -> Any:
 @pytest.mark.parametrize(
     ("place", "broken", "again"),
     [
-        ("wiretape.proxy.store.linking._best", first_of_all, False),
+        ("wiretape.proxy.store.catalogue_row._best", first_of_all, False),
         ("wiretape.proxy.relay.stream_request.request_digest", no_digest, True),
-        ("wiretape.proxy.store.linking.ABANDONED_AFTER_S", 10**9, False),
+        ("wiretape.proxy.store.catalogue_row.ABANDONED_AFTER_S", 10**9, False),
         ("wiretape.events.emission.cards.Cards.of_results", again_and_again, False),
     ],
     ids=[

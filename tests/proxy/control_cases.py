@@ -73,7 +73,7 @@ class House:
             store=store,
             config=config,
             metrics=self.metrics,
-            log=self.said,
+            log_error=self.said.error,
             wall=lambda: CREATED + 60.0,
         )
         unused: Any = None  # only Wiretape's own endpoints are requested here

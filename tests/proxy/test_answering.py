@@ -17,8 +17,7 @@ from tests.support.http import Answer
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.limits import LOOK_UP_AGAIN_S
-from wiretape.proxy.store.catalogue_row import AnswerRow
-from wiretape.proxy.store.linking import Key, Link
+from wiretape.proxy.store.catalogue_row import AnswerRow, Key, Link
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
 

@@ -24,13 +24,13 @@ from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
 from wiretape.proxy.store.catalogue import peek, reindex
 from wiretape.proxy.store.catalogue_row import (
     AnswerRow,
+    Fate,
     digest,
     request_digest,
     row_of_tape,
 )
 from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.folder import Folder
-from wiretape.proxy.store.linking import Fate
 from wiretape.proxy.store.store import Filter
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}

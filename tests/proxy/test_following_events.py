@@ -11,7 +11,7 @@ from tests.proxy.store_cases import flat, put, stream_of
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
-from wiretape.proxy.api.event_feed import Following
+from wiretape.proxy.api.streams import Following
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Batches, StreamMissingError

@@ -6,8 +6,7 @@ import pytest
 
 from wiretape.events.core.lifecycle import State
 from wiretape.proxy.limits import ABANDONED_AFTER_S
-from wiretape.proxy.store.catalogue_row import AnswerRow, CallRow
-from wiretape.proxy.store.linking import Fate, Link, Running, fates, find_calls, key_of, links
+from wiretape.proxy.store.catalogue_row import AnswerRow, CallRow, Fate, Link, Running, fates, find_calls, key_of, links
 
 SECOND_US = 1_000_000
 

@@ -18,10 +18,9 @@ from wiretape.events.core.lifecycle import State
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import ABANDONED_AFTER_S
-from wiretape.proxy.store.catalogue_row import AnswerRow, digest, row_of_tape
+from wiretape.proxy.store.catalogue_row import AnswerRow, Fate, Link, digest, key_of, row_of_tape
 from wiretape.proxy.store.files import INLINE_BYTES_MAX
 from wiretape.proxy.store.folder import is_stream_id
-from wiretape.proxy.store.linking import Fate, Link, key_of
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Filter, Store, StoreError, StreamMissingError
 

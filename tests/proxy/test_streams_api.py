@@ -18,8 +18,7 @@ from wiretape.events.core.settings import Profile
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Recorder
-from wiretape.proxy.api.event_feed import place_of
-from wiretape.proxy.api.streams import RefusedError, StreamsApi, not_found
+from wiretape.proxy.api.streams import RefusedError, StreamsApi, not_found, place_of
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX
 from wiretape.proxy.relay.delivery import Delivery

@@ -19,8 +19,6 @@ from tests.support.house import HEAD, post, role, text
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
-__all__ = ["COMMAND", "Child", "answered", "asking", "ended_tapes", "endless", "reset", "serving"]
-
 COMMAND: Final = [sys.executable, "-m", "wiretape.proxy.cli.main", "serve"]
 
 

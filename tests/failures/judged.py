@@ -31,27 +31,6 @@ from wiretape.events.wire.sse import Decoder
 from wiretape.proxy.config.model import Target
 from wiretape.proxy.config.secrets import Secret
 
-__all__ = [
-    "CALLER_KEY",
-    "PLAIN",
-    "TOOL",
-    "UPSTREAM_KEY",
-    "End",
-    "Fed",
-    "Judged",
-    "Peer",
-    "broken",
-    "connecting",
-    "each_its_own",
-    "error_of",
-    "faulty",
-    "judged",
-    "length",
-    "received",
-    "says_error",
-    "sent_payloads",
-]
-
 UPSTREAM_KEY: Final = "sk-canary-of-the-upstream-0001"
 CALLER_KEY: Final = "sk-canary-of-the-caller-0002"
 #: A request for a whole answer.

@@ -14,8 +14,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["CASES", "DOCUMENT", "WITHOUT", "Outcomes", "collected", "document", "named", "pytest_configure"]
-
 _ROOT: Final = Path(__file__).parents[2]
 DOCUMENT: Final = _ROOT / "docs" / "internals" / "failures.md"
 #: Where tests name cases, as `make failures` has them.

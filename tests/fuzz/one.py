@@ -4,8 +4,6 @@ import importlib
 import sys
 from typing import Any
 
-__all__: list[str] = []
-
 
 def main() -> None:
     """The last thing is libFuzzer, which ends the process itself."""

@@ -22,8 +22,6 @@ from wiretape.events.tape.record import Record, decode, encode
 from wiretape.events.tape.tape import Reader, Recorder, reads
 from wiretape.events.wire.sse import Decoder
 
-__all__ = ["TARGETS", "lines", "stream", "tape"]
-
 #: How a `stream` input starts: a byte for each choice below. Short ones are filled with zeros.
 HEADER_BYTES: Final = 12
 CAUSES: Final = ("eof", "reset", "stalled", "limit", "client_gone", "shutdown", "closed", "crashed", "what?")

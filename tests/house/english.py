@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.house.tree import ROOMS, ROOT, present
 
-__all__ = ["found", "main"]
-
 BANNED = re.compile(
     r"\b(whoever|whatever|nobody|somebody|anew|beside|behind|stands|told|of it|is asked|is none|what is no|"
     r"comes? to)\b",

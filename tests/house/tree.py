@@ -6,8 +6,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOMS", "ROOT", "Module", "modules", "present", "tracked"]
-
 ROOT = Path(__file__).parents[2]
 
 ROOMS = ("events", "proxy", "replay")

@@ -5,8 +5,6 @@ import tomllib
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Result", "Tested", "document", "rate", "stored"]
-
 REASONS: Final = Path(__file__).with_name("survivors.toml")
 
 HEAD: Final = """\

@@ -19,8 +19,6 @@ import hypothesis
 import orjson
 import pytest
 
-__all__: list[str] = []
-
 _LOADED = (hypothesis, orjson, importlib.import_module("pytest_trio"))  # once, and forked often
 _ARGUMENTS = ("-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist")
 _MEMORY_BYTES_MAX = 2 << 30  # a loop that never ends may also fill the memory

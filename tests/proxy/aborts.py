@@ -26,8 +26,6 @@ from tests.proxy.kills import Proxy
 from tests.proxy.scripted import chunk, request_of
 from tests.support.house import DONE, HEAD, call, finish, post, role, text
 
-__all__ = ["Figures", "aborted"]
-
 #: More of them would measure this one process, which plays all clients and the upstream.
 AT_ONCE: Final = 3
 #: Aborted before anything is counted: what is made once is there then.

@@ -15,8 +15,6 @@ from wiretape.proxy.upstream.tls import client_context
 
 from .scripted import Script
 
-__all__ = ["HOST", "authority", "needs_openssl", "over_tls", "server_context", "trusting"]
-
 HOST = "upstream.test"
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="UNTESTED: no openssl command found")

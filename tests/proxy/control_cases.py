@@ -21,8 +21,6 @@ from wiretape.proxy.security.access import Keys
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
 
-__all__ = ["KEY", "ME", "OTHER", "Answered", "House", "Running", "Said", "house", "sse"]
-
 ME = Keys((), b"salt").caller([(b"authorization", b"Bearer mine")]) or ""
 OTHER = Keys((), b"salt").caller([(b"authorization", b"Bearer theirs")]) or ""
 KEY = "a-key-of-this-wiretape-that-is-long-enough"

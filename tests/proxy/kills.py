@@ -28,8 +28,6 @@ from tests.support.house import DONE, HEAD, call, finish, post, role, text
 from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
 
-__all__ = ["Figures", "Proxy", "killed"]
-
 CLIENTS: Final = 10
 
 

@@ -13,24 +13,6 @@ from wiretape.proxy.upstream.connection import Exchange
 from wiretape.proxy.upstream.tls import client_context
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
-__all__ = [
-    "CONTEXT",
-    "HEAD",
-    "OK",
-    "Counted",
-    "Reset",
-    "Script",
-    "Upstream",
-    "answers",
-    "body_of",
-    "chunk",
-    "fetch",
-    "post",
-    "request_of",
-    "says",
-    "served",
-]
-
 Script = Callable[[trio.abc.Stream], Awaitable[None]]
 """Plays the peer of one connection; the connection is closed when it returns, and reset when it raises Reset."""
 

@@ -13,8 +13,6 @@ from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.store import Batches, Store
 from wiretape.proxy.store.tape_file import Durability
 
-__all__ = ["CREATED", "Batch", "flat", "gathered", "opened_files", "put", "stream_of"]
-
 #: 2026-11-18 12:00:00 UTC.
 CREATED = 1_794_996_000
 Batch = list[Record]

@@ -14,8 +14,6 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.tape_file import Durability
 
-__all__ = ["PREFIX", "batches_of"]
-
 #: What the names of a child's streams begin with; a number follows.
 PREFIX = "k"
 

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -67,10 +66,6 @@ def test_blobs_come_back() -> None:
     again = together(short, blobs.__getitem__)
     assert again == EXACTLY
     assert parse(again).streams == STREAMS
-
-
-def blobs_of(blobs: dict[str, bytes]) -> Callable[[str], bytes]:
-    return blobs.__getitem__
 
 
 def write(folder: Path, *streams: list[Record], rules: Rules = EXACT) -> Path:
@@ -137,7 +132,7 @@ def test_any_bytes_in_a_blob_are_survived(kind: bytes) -> None:
         name = hashlib.sha256(blob).hexdigest().encode()
         data = seal([stream()]) + b'{"blob":"%b","as":"%b","k":"answer"}\n' % (name, kind)
         with pytest.raises(TapeError):
-            parse(together(data, blobs_of({name.decode(): blob})))
+            parse(together(data, {name.decode(): blob}.__getitem__))
 
 
 def test_commands_read_tapes_with_blobs(tmp_path: Path) -> None:

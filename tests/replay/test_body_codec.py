@@ -285,18 +285,6 @@ def test_recorder_states_a_coding_that_it_did_not_undo(name: str, claim: dict[st
     assert isinstance(Deck([new], prepares=[prepare_of(header)]).take(request_of(BODY)), Taken)
 
 
-def test_unknown_values_of_known_keys_are_survived() -> None:
-    records = whole(gzip.compress(BODY), coding="gzip", uploaded=True)
-    words: list[Any] = [[1, [2], "x", [1, 2, 3]], {}, "x", 7]
-    for junk in words:
-        records[1] = records[1]._replace(keys={**records[1].keys, "cuts": junk, "edits": junk, "marks": junk})
-        records[6] = records[6]._replace(keys={**records[6].keys, "cuts": junk})
-        assert codes(seal([records])) == []
-    line = seal([whole(BODY, uploaded=True)]).replace(b'{"k":"uploaded",', b'{"k":"uploaded","cuts":[[1]],')
-    with pytest.raises(TapeError, match="states where reads ended"):
-        parse(line)
-
-
 # -- who reads it -----------------------------------------------------------------------------------------------------
 
 

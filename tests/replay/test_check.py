@@ -1,6 +1,5 @@
 """What `check` says of a file, by line; and the hook that runs it before a commit."""
 
-import hashlib
 import json
 import os
 import re
@@ -15,16 +14,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.replay.canaries import CANARIES
-from tests.replay.made import stream
 from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, Recorder
 from wiretape.proxy.cli.common import FailedError
 from wiretape.proxy.cli.main import app
 from wiretape.replay.check import check, check_files
-from wiretape.replay.playback.script import event_stream
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.files import load
 from wiretape.replay.sealed.files import parse as load_bytes
@@ -85,22 +81,6 @@ _FOUND: Final[dict[str, tuple[Callable[[], bytes], list[str]]]] = {
     "a secret": (with_secret, ["4 secret"]),
     "a live tape with a secret": (lambda: b"".join(TAPES[name] for name in ["text"]), ["0 unsealed"]),
 }
-
-
-def _saying(text: str, name: str = "") -> list[Record]:
-    """A chat that says this, or calls this tool with it."""
-    call = {"index": 0, "id": "call_a", "type": "function", "function": {"name": name, "arguments": text}}
-    delta = {"tool_calls": [call]} if name else {"content": text}
-    frame = dumps({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}]})
-    return stream(event_stream([b"data: %b\n\n" % frame, b"data: [DONE]\n\n"]))
-
-
-def test_shortened_text_of_a_fold_line_keeps_its_hash() -> None:
-    sealed = seal([_saying(f"see {KEY}")], Rules(exact=True, secrets_allowed=True))
-    [answer] = json.loads(sealed.splitlines()[-1])["answers"]
-    assert answer["text"] == "see "
-    assert answer["text_sha256"] == hashlib.sha256(f"see {KEY}".encode()).hexdigest()
-    assert [line for line in found(sealed) if "fold" in line] == []
 
 
 @pytest.mark.parametrize("name", sorted(_FOUND))

@@ -1,6 +1,5 @@
 """The demo ends as planned, and client and tape agree."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -42,14 +41,3 @@ def test_demo_prints_scenes_and_commands_that_work(tmp_path: Path) -> None:
     assert len(shown) == 3
     for words in shown:
         assert CliRunner().invoke(app, words[1:]).exit_code == 0
-
-
-def test_demo_as_json_has_both_sides(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["demo", "--json", "--data", str(tmp_path)])
-    assert done.exit_code == 0
-    found = json.loads(done.stdout)
-    assert [(one["client"]["done"], one["tape"]["ending"]) for one in found] == [
-        (True, "completed"),
-        (True, "completed"),
-        (False, "truncated"),
-    ]

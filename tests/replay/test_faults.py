@@ -253,18 +253,6 @@ def test_a_response_answers_if_it_keeps_its_end(dialect: str, fault: str, *, ans
     assert Faults.of([fault]).over(answer(dialect), 0)[1] is answered
 
 
-@pytest.mark.parametrize("fault", ["drop@done", "drop@finish", "drop@usage", "eof@done"])
-def test_a_finish_or_a_last_frame_is_enough(fault: str) -> None:
-    assert Faults.of([fault]).over(answer("chat"), 0)[1]
-    assert Faults.of([fault]).over(answer("responses"), 0)[1] is (fault == "drop@usage")
-
-
-def test_a_json_response_answers_if_it_is_complete() -> None:
-    plain = json_answer(b'{"object":"list"}')
-    assert not Faults.of(["eof@byte:5"]).over(plain, 0)[1]
-    assert Faults.of(["rechunk=5"]).over(plain, 0)[1]
-
-
 # -- together ---------------------------------------------------------------------------------------------------------
 
 

@@ -266,16 +266,6 @@ def test_har_round_trip_keeps_bytes_reads_times_and_ending(name: str) -> None:
     assert set(losses) <= set(EXPORTS["har"].sometimes)
 
 
-def test_har_export_counts_streams_without_a_response() -> None:
-    unanswered = [each for each in recorded(TEXT) if each.kind in ("open", "request", "attempt", "end")]
-    data, losses = to_har([recorded(TEXT), unanswered, recorded(CALL)])
-    assert "headless" in losses
-    back = from_har(data)
-    assert [body_of(records) for records in back.streams] == [b"".join(TEXT), b"".join(CALL)]
-    assert "unanswered" in back.losses
-    assert "headless" not in to_har([recorded(TEXT)])[1]
-
-
 def test_har_export_has_the_required_members() -> None:
     log = json.loads(to_har([recorded(CALL)])[0])["log"]
     (entry,) = log["entries"]

@@ -447,31 +447,6 @@ def test_it(tape):
     run(pytester, passed=1)
 
 
-TEN_THREADS = """
-def test_it(tape):
-    barrier, answers = threading.Barrier(10), []
-    def ask_at_once(number):
-        barrier.wait()
-        answers.append(ask(tape.url, f"hi {number}").text)
-    threads = [threading.Thread(target=ask_at_once, args=(number,)) for number in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers) == 10 and all("sunny" in each for each in answers)
-"""
-
-
-@pytest.mark.parametrize("mode", ["rewrite", "replay"])
-def test_threads_that_ask_for_the_url_at_once_get_one_server(
-    pytester: pytest.Pytester, upstream: Upstream, mode: str
-) -> None:
-    sealed = conversation(*(text(f"hi {number}", "sunny") for number in range(10)))
-    file = project(pytester, TEN_THREADS, sealed) / FILE
-    upstream.run(pytester, mode, passed=1)
-    assert len(load(file).streams) == 10
-
-
 def test_secret_in_a_prompt_is_redacted_and_does_not_affect_matching(
     pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,12 +179,6 @@ def test_any_bytes_are_answered_or_refused(sent: bytes, at: int) -> None:
     assert [line for line in lines if not line.startswith("not a request -> ")] == []
 
 
-async def test_a_request_before_an_invalid_one_is_answered(autojump_clock: MockClock) -> None:
-    upstream = Upstream(lambda _: json_answer(b"{}"), say=lambda _: None)
-    said = await said_by(upstream, GET + b"\x00\r\n\r\n" + GET)
-    assert [part[:3] for part in said.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
-
-
 @pytest.mark.parametrize("apart", [False, True])
 async def test_a_client_that_leaves_a_socket_ends_its_response(apart: bool) -> None:
     ended: list[Served] = []

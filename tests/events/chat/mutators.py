@@ -11,8 +11,6 @@ from typing import Any
 from tests.support.chat import DONE, HEAD, sse
 from wiretape.events.core.json_text import as_list, as_object
 
-__all__ = ["MUTATORS", "Meant", "Stream", "build", "junk"]
-
 Chunk = dict[str, Any]
 
 

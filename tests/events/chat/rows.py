@@ -13,8 +13,6 @@ from wiretape.events.core.model import ReasoningDelta, RefusalDelta, TextDelta, 
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 
-__all__ = ["ASKED_FOR_USAGE", "Row", "after", "check", "dropped", "error", "malformed", "tools", "usage"]
-
 ASKED_FOR_USAGE: dict[str, Any] = {"stream": True, "model": "m", "stream_options": {"include_usage": True}}
 
 #: Name, number of the frame that came (from 0, the end after the last), and the path and key of the member: empty for

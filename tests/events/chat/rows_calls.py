@@ -4,8 +4,6 @@ from tests.events.chat.rows import Row, after, dropped, malformed, tools
 from tests.support.chat import DONE, begin, call, call_entry, chunk, finish, frame, sse, text, tool_calls
 from wiretape.events.core.json_text import ABSENT
 
-__all__ = ["ROWS"]
-
 CALLS = finish("tool_calls")
 ROLE = frame({"role": "assistant", "content": ""})
 START = begin("a", "f", role=True)

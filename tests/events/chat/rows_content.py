@@ -5,8 +5,6 @@ from typing import Any
 from tests.events.chat.rows import Row, after, dropped, error
 from tests.support.chat import DONE, HEAD, begin, call_entry, chunk, finish, frame, sse, text
 
-__all__ = ["ROWS"]
-
 HI = text("hi", role=True)
 FAILED = {"message": "overloaded", "type": "server_error", "code": 503, "failed_generation": "x"}
 LATE = ("late_data",)

@@ -5,8 +5,6 @@ from typing import Any
 from tests.events.chat.rows import ASKED_FOR_USAGE, Row, after, dropped, error, usage
 from tests.support.chat import DONE, HEAD, begin, call, chunk, finish, frame, sse, text
 
-__all__ = ["ROWS"]
-
 HI = text("hi", role=True)
 CALLS = finish("tool_calls")
 START = begin("a", "f", role=True)

@@ -55,7 +55,7 @@ def check_files(
     """Check these files, and all `.tape` files in these folders."""
     today = datetime.now(UTC).date()
     found: list[Trouble] = []
-    for path in dict.fromkeys(map(_tape_of, paths)):
+    for path in dict.fromkeys(paths):
         inside = sorted(file for file in path.rglob("*.tape") if file.is_file()) if path.is_dir() else [path]
         if not inside:
             found.append(Trouble(path, 0, "empty", "a folder without tapes", wrong=False))
@@ -67,11 +67,6 @@ def check_files(
             data = file.read_bytes()
             found += check(file, data, today, bytes_max=bytes_max, age_days_max=age_days_max)
     return found
-
-
-def _tape_of(path: Path) -> Path:
-    """Return the tape of a blob, which a hook may be given."""
-    return path.parent.with_suffix("") if path.parent.name.endswith(".tape.blobs") else path
 
 
 def check(

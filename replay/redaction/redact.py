@@ -315,7 +315,7 @@ class _Search:
                     self._add(_Span(number, start, start + len(digits), scalar.path, "secret", digits, "json"))
 
     def _detected(self, text: str, _: str) -> Iterator[Hit]:
-        for secret in self._asked.detector(text) if self._asked.detector else ():
+        for secret in (self._asked.detector(text) or ()) if self._asked.detector else ():
             if secret and PLACEHOLDER.search(secret) is None:
                 yield from (Hit(*match.span(), "secret", secret) for match in re.finditer(re.escape(secret), text))
 

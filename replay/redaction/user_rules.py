@@ -23,36 +23,34 @@ _PROMPT: Final = re.compile(
 )
 #: The look of anything but words; a sentence has blanks.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.:@/+=$#*-]{1,256}")
-#: Members around a request: of a batch, or of a request inside another.
-_AROUND: Final = frozenset({"body", "params", "request", "requests"})
-#: Members of a request that set something.
-_SETTINGS: Final = frozenset(
-    {"anthropic_beta", "anthropic_version", "api_version", "audio", "background", "betas", "cachedContent",
-     "cached_content", "cache_control", "conversation", "embedding_types", "encoding_format", "include",
-     "input_fidelity", "input_type", "keep_alive", "language", "modalities", "model", "models", "moderation", "n",
-     "output_format", "prompt_cache_retention", "provider", "purpose", "quality", "reasoning", "reasoning_effort",
-     "response_format", "route", "safetySettings", "safety_settings", "service_tier", "size", "stream",
-     "stream_options", "style", "task_type", "taskType", "temperature", "thinking", "timestamp_granularities",
-     "transforms", "truncate", "truncation", "verbosity", "voice"}
-)  # fmt: skip
 #: Members that describe tools, or the form of the answer.
 _TOOLS: Final = frozenset(
-    {"format", "function_call", "functions", "generationConfig", "generation_config", "grammar", "guided_json",
-     "options", "output_config", "parameters", "plugins", "response_format", "text", "toolChoice", "toolConfig",
-     "tool_choice", "tool_config", "tools"}
-)  # fmt: skip
+    {
+        "format",
+        "function_call",
+        "functions",
+        "response_format",
+        "text",
+        "toolConfig",
+        "tool_choice",
+        "tool_config",
+        "tools",
+    }
+)
 #: Their members that hold words, whatever is inside.
 _DESCRIBING: Final = frozenset({"const", "default", "enum", "example", "examples", "input_examples"})
 #: Members whose content a model, a tool or a client made up.
 _FREE: Final = frozenset({"args", "arguments", "input", "metadata", "output", "parameters", "response", "result"})
-#: Members with words of the protocol.
+#: Members with words of the protocol ...
 _KIND: Final = frozenset(
     {"detail", "format", "media_type", "mimeType", "mime_type", "model", "object", "role", "status", "ttl", "type"}
 )
-_OF_TOOLS: Final = _KIND | frozenset(
-    {"$id", "$ref", "$schema", "allowedFunctionNames", "allowed_function_names", "allowed_tools", "category", "effort",
-     "function_call", "mode", "name", "required", "responseMimeType", "responseModalities", "server_label", "size",
-     "syntax", "threshold", "toolChoice", "tool_choice", "verbosity"}
+#: ... and settings of one word, at the top of a request or in its tools.
+_SETTINGS: Final = frozenset(
+    {"$id", "$ref", "$schema", "allowedFunctionNames", "allowed_tools", "category", "effort", "encoding_format",
+     "function_call", "include", "keep_alive", "language", "modalities", "mode", "models", "prompt_cache_retention",
+     "quality", "reasoning_effort", "required", "responseMimeType", "response_format", "server_label", "service_tier",
+     "size", "syntax", "threshold", "tool_choice", "truncation", "verbosity", "voice"}
 )  # fmt: skip
 _ID: Final = re.compile(r"(?:^|_)ids?$|[a-z]Ids?$")
 _OF_A_PERSON: Final = re.compile(r"(?i)user|customer|person|account|client|external")
@@ -86,15 +84,7 @@ def detector_of(name: str) -> Detector:
         raise ValueError(f"Cannot load detector {name!r}: {error}. Name it as module:function.") from error
     if not callable(found):
         raise TypeError(f"Detector {name!r} is not a function.")
-    detect: Callable[[str], object] = found
-
-    def detector(text: str) -> Iterator[str]:
-        secrets: Any = detect(text)
-        for secret in secrets or ():
-            if not isinstance(secret, str):
-                raise TypeError(f"Detector {name!r} returned {type(secret).__name__}, not a list of strings.")
-            yield secret
-
+    detector: Detector = found
     return detector
 
 
@@ -165,21 +155,16 @@ def _of_json(text: Text) -> Iterator[Words]:
 
 
 def _is_words(path: Path, said: str, kinds: Mapping[Path, list[str]]) -> bool:
-    if _TOKEN.fullmatch(said) is None:
+    names = [step for step in path if isinstance(step, str)]
+    if _TOKEN.fullmatch(said) is None or not names:
         return True
-    depth = next((depth for depth, step in enumerate(path) if isinstance(step, str) and step not in _AROUND), len(path))
-    inner = path[depth:]
-    if not inner:
+    last, of_tools = names[-1], names[0] in _TOOLS
+    if of_tools and not _DESCRIBING.isdisjoint(names):
         return True
-    last = next((step for step in reversed(inner) if isinstance(step, str)), "")
+    if not of_tools and (names[0] == "metadata" or not _FREE.isdisjoint(names[1:])):
+        return True
+    if last == "name" and not of_tools:  # of a tool, or of a person
+        return _CALLS.isdisjoint(path[-2:-1]) and not any(map(_CALL_TYPE.fullmatch, kinds.get(path[:-1], [])))
     is_id = _ID.search(last) is not None and _OF_A_PERSON.search(last) is None
-    if inner[0] in _TOOLS:
-        return not _DESCRIBING.isdisjoint(inner) or not (last in _OF_TOOLS or is_id)
-    if inner[0] in _SETTINGS:
-        return False
-    if inner[0] == "metadata" or not _FREE.isdisjoint(inner[1:]):
-        return True
-    if last == "name":  # of a tool, or of a person
-        of_call = (len(inner) > 1 and inner[-2] in _CALLS) or any(map(_CALL_TYPE.fullmatch, kinds.get(path[:-1], [])))
-        return not of_call
-    return not (last in _KIND or is_id)
+    is_setting = last in _SETTINGS and (of_tools or len(names) <= 2)
+    return not (last in _KIND or last == "name" or is_setting or is_id)

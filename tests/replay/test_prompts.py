@@ -57,7 +57,7 @@ ASKED: Final[Mapping[str, Any]] = MappingProxyType(
             "model": "m",
             "instructions": "be Ulm",
             "previous_response_id": "resp_1",
-            "reasoning": {"effort": "low", "summary": "auto"},
+            "reasoning": {"effort": "low"},
             "text": {"format": {"type": "json_schema", "name": "weather", "schema": _SCHEMA}, "verbosity": "low"},
             "tools": [{"type": "function", "name": "f", "description": "Ulm", "parameters": _SCHEMA}],
             "input": [
@@ -134,7 +134,7 @@ ASKED: Final[Mapping[str, Any]] = MappingProxyType(
 )  # fmt: skip
 #: Their strings that are no words.
 _SHORT: Final = frozenset(
-    {"m", "f", "g", "low", "auto", "5m", "weather", "object", "city", "type", "string", "null", "integer", "date-time",
+    {"m", "f", "g", "low", "5m", "weather", "object", "city", "type", "string", "null", "integer", "date-time",
      "#/$defs/three", "json_schema", "function", "user", "USER", "assistant", "tool", "model", "image_url", "image",
      "call_1", "resp_1", "rs_1", "fc_1", "c_1", "c_2", "toolu_1", "doc_1", "one", "message", "input_text", "reasoning",
      "summary_text", "function_call", "function_call_output", "custom_tool_call", "text", "ephemeral", "enabled",

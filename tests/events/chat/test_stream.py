@@ -224,6 +224,11 @@ def records(*steps: tuple[str, Any]) -> list[Record]:
 END = ("end", {"cause": "eof"})
 
 
+def test_no_attempt_is_believed_once_content_was_delivered() -> None:
+    result = run(records(("read", text("hi", role=True)), ("attempt", {"number": 2}), ("request", {}), END))
+    assert seen(result) == ["hi", ("error", "truncated", [])]
+
+
 def test_content_free_frames_wait_for_content() -> None:
     made = records(("read", ROLE), ("keepalive", {}), ("commit", {"status": 200}), ("read", text("hi")), END)
     emitter = Emitter()
@@ -412,13 +417,13 @@ def test_endless_frames_without_content_go_out_above_a_bound(monkeypatch: pytest
 def test_held_calls_above_a_bound_are_an_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     for over, overflow in ((-1, False), (0, False), (1, True)):
         monkeypatch.setattr("wiretape.events.emission.engine.HELD_BYTES_MAX", len(START) + len(HALF) - over)
-        made = tape([ROLE, START, HALF, text("more")], tools="held")
+        made = tape([text("so", role=True), START, HALF, text("more")], tools="held")
         ending = "limit" if overflow else "truncated"
         said = [("dropped", "call_1", ending), ("error", ending, ["write_file"])]
-        assert seen(run(made)) == (["empty", *said] if overflow else ["empty", "more", *said])
+        assert seen(run(made)) == (["so", *said] if overflow else ["so", "more", *said])
         emitter = Emitter()
-        for record in made:
-            emitter.feed(record)
+        frames = [b"".join(emitter.feed(record)) for record in made]
+        assert (b'"code":"limit"' in frames[4]) is overflow, "at once, not at the end"
         assert emitter.wire.overflow is overflow
 
 

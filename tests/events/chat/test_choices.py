@@ -129,6 +129,12 @@ def test_only_stop_is_the_finish_of_a_part(word: str) -> None:
     assert "finish_of_part" not in result.repairs
 
 
+def test_a_third_choice_finishes_by_itself() -> None:
+    third = text("ho", role=True, index=2)
+    result = chat(HI, BESIDE, third, finish("stop"), finish("stop", 2), finish("tool_calls", 1), DONE)
+    assert result.sent[3:5] == [frame({}, None), finish("stop", 2)]
+
+
 # -- one delta --------------------------------------------------------------------------------------------------------
 
 

@@ -7,14 +7,13 @@ Two rules:
 2. Every call ends in exactly one terminal state, and on the wire (law L7) at most one `running` comes before at most
    one terminal event.
 
-A call is announced by its first delta. When its choice finishes it is ready or malformed; a ready one is handed over to
-the client in the same step, and the next request of that client may bring its result. A call is dropped if it is not
-handed over when the stream ends, or when the output limit or a content filter ends its choice, and so is a ready call
-next to a malformed one: the client must run none of them. Nothing inside a stream shows that a call was abandoned:
-readers of the catalogue compute it.
+A call is ready or malformed when its choice finishes; a ready one is handed over in the same step, and the next request
+may bring its result. A call is dropped if the stream ends first, if the output limit or a content filter ends its
+choice, or if another call of its choice is malformed: the client must run none of them. Nothing inside a stream shows
+that a call was abandoned; readers of the catalogue compute it.
 
-A tool that the upstream runs itself is never handed over: the upstream says that it runs, and how it came out, in the
-same stream. One of which no more was heard when the answer ended is dropped; it may have run to its end all the same.
+A tool that the upstream runs itself is never handed over: the same stream says that it runs, and how it ended. It is
+dropped if the answer ends before that.
 """
 
 from collections.abc import Mapping

@@ -47,7 +47,7 @@ class Settings:
     @staticmethod
     def of(keys: Mapping[str, Any], profile: Profile | None = None) -> "Settings":
         """Return the settings in the keys of an `open` record; a reader may ask for another profile."""
-        settings = {**as_object(keys.get("settings")), "profile": profile or keys.get("profile")}
+        settings: dict[str, Any] = {**as_object(keys.get("settings")), "profile": profile or keys.get("profile")}
         known = {
             key: value
             for key, value in settings.items()

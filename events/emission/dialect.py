@@ -69,18 +69,23 @@ class Reader(Protocol):
 
     def frame(self, record: Record) -> Sequence[Step]:
         """Read one frame."""
+        ...
 
     def rest(self, n: int, data: bytes) -> Sequence[Step]:
         """Read the bytes after the last frame."""
+        ...
 
     def body(self, n: int, data: bytes) -> Sequence[Step]:
         """Read a whole answer that came where a stream was due."""
+        ...
 
     def flush(self, n: int) -> Sequence[Step]:
         """Return what waited for another frame, since none follows."""
+        ...
 
     def supply(self, n: int) -> Sequence[Step]:
         """Return what is missing before a terminator, if all else has come."""
+        ...
 
 
 class Writer(Protocol):
@@ -88,36 +93,46 @@ class Writer(Protocol):
 
     def write(self, step: Step) -> Out | None:
         """Return the frame for a step; None if the step has no frame, or if it is kept for the end."""
+        ...
 
     def split(self, out: Out) -> Split:
         """Hold what a frame says of calls that are not handed over yet, and remove what it says of lost ones."""
+        ...
 
     def withhold_finish(self, out: Out, choices: set[int]) -> None:
         """Remove the claim that these choices are finished, because a call in them is malformed."""
+        ...
 
     def call_card(self, n: int, call: Call, status: str) -> Out:
         """Return the frame that reports the state of a call."""
+        ...
 
     def result_card(self, n: int, result: ToolResultSeen) -> Out:
         """Return the frame that reports the result of a call."""
+        ...
 
     def warning(self, n: int, code: str, lost: Sequence[Call], before: Out | None = None) -> list[Out]:
         """Return a visible warning about lost calls; the frame `before` which it is sent may have to change."""
+        ...
 
     def tail(self) -> list[Out]:
         """Return the frames that were kept for the end."""
+        ...
 
     def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:
         """Return the frames that end a stream which must not be taken for whole.
 
         `lost` are the calls that no client may run, `finished` the choices whose finish the client has.
         """
+        ...
 
     def done(self, n: int) -> Out:
         """Return the terminator that the upstream left out."""
+        ...
 
     def encode(self, out: Out) -> bytes:
         """Return the bytes of a frame and enter its changes in the ledger; called in the order of sending."""
+        ...
 
 
 class Dialect(Protocol):
@@ -125,6 +140,8 @@ class Dialect(Protocol):
 
     def reader(self, context: Context) -> Reader:
         """Return a reader for one attempt."""
+        ...
 
     def writer(self, context: Context) -> Writer:
         """Return a writer for one attempt."""
+        ...

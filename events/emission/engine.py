@@ -206,7 +206,12 @@ class Engine:
                 self._take(self._reader.rest(n, raw or b""))
             case "body":
                 self._fresh = False
-                self._body_part(n, raw or b"")
+                self._body_n, part = n, raw or b""
+                if not self._facts.stream:
+                    self._send(Out(n, raw=part), bounded=False)
+                self._body_bytes_left -= len(part)
+                if self._body_bytes_left >= 0:
+                    self._body.append(part)
             case _:
                 pass
 
@@ -458,15 +463,6 @@ class Engine:
         self._closed = True
 
     # -- answers that are not streams ---------------------------------------------------------------------------------
-
-    def _body_part(self, n: int, part: bytes) -> None:
-        """Pass a plain answer as it comes, and keep it up to a bound to read it at its end."""
-        self._body_n = n
-        if not self._facts.stream:
-            self._send(Out(n, raw=part), bounded=False)
-        self._body_bytes_left -= len(part)
-        if self._body_bytes_left >= 0:
-            self._body.append(part)
 
     def _settle(self) -> None:
         """Read what waited for more bytes: none follow."""

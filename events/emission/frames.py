@@ -96,16 +96,6 @@ _DUMPS: Final = (dumps, _style(), _SPACED_UNICODE, _COMPACT_ASCII)
 _SPACE: Final = re.compile(rb'("(?:[^"\\]++|\\.)*+")|\s++')
 
 
-class _Style(NamedTuple):
-    """How one payload writes JSON."""
-
-    dumps: Callable[[Any], bytes]
-    #: The payload read exactly, where writing its parsed value again loses something; else ABSENT.
-    exact: Any = ABSENT
-    #: Keys that an object of the payload repeats; only their last values are kept.
-    repeated: Sequence[str] = ()
-
-
 class Styles:
     """The styles of one stream's frames, which rarely change: the last one is tried first."""
 
@@ -114,19 +104,22 @@ class Styles:
     def __init__(self) -> None:
         self._last: Callable[[Any], bytes] = dumps
 
-    def of(self, payload: bytes, value: Any) -> _Style:
-        """Return the style of a payload, which parsed to this value."""
+    def of(self, payload: bytes, value: Any) -> tuple[Callable[[Any], bytes], Any, Sequence[str]]:
+        """Return how a payload writes JSON; `value` is what it parsed to.
+
+        If writing that loses something, also the payload read exactly (else ABSENT), and the keys that it repeats.
+        """
         for candidate in (self._last, *_DUMPS):
             if _writes(candidate, value) == payload:
                 self._last = candidate
-                return _Style(candidate)
+                return candidate, ABSENT, ()
         compact = _SPACE.sub(rb"\1", payload)
         if compact in (dumps(value), _writes(_COMPACT_ASCII, value)):
-            return _Style(_SPACED_UNICODE if b'": ' in payload else dumps)
+            return _SPACED_UNICODE if b'": ' in payload else dumps, ABSENT, ()
         try:
-            return _Style(dumps, *parse_exactly(payload))
+            return dumps, *parse_exactly(payload)
         except (ValueError, RecursionError):  # orjson reads deeper than the standard library
-            return _Style(dumps)
+            return dumps, ABSENT, ()
 
 
 def _writes(style: Callable[[Any], bytes], value: Any) -> bytes | None:
@@ -233,21 +226,21 @@ class Out:
             if self.repair:
                 ledger.frame(self.n, self.repair, self.came, frame)
             return frame
-        style = styles.of(self.payload, self._given)
+        write, exact, repeated = styles.of(self.payload, self._given)
         value = self.value
-        if style.exact is not ABSENT:
+        if exact is not ABSENT:
             self.reserialised = True
             ledger.enter(self.n, "reserialised")
-            for _ in style.repeated:
+            for _ in repeated:
                 ledger.enter(self.n, "key_repeated")
-            value = style.exact
+            value = exact
             for batch in self._batches:
                 value, _ = edited(value, batch)
         if self.repair:
             ledger.frame(self.n, self.repair, self.came, encode(self.payload))
         for edit in self.changes:
             ledger.enter(self.n, *edit)
-        return encode(style.dumps(value))
+        return encode(write(value))
 
     def withhold(self, repair: str, ledger: Ledger) -> None:
         """Enter in the ledger that the frame is not sent."""

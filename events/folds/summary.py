@@ -5,6 +5,7 @@ record caused. The live path passes no events, so a steady text frame costs it o
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -37,7 +38,7 @@ class Message:
     def __init__(self) -> None:
         self.id = ""
         self.model = ""
-        self.choices: dict[int, ChoiceSoFar] = {}
+        self.choices: defaultdict[int, ChoiceSoFar] = defaultdict(ChoiceSoFar)
 
     def apply(self, event: Event) -> None:
         """Add the next event."""
@@ -47,11 +48,11 @@ class Message:
             case model.ResponseStarted():
                 self.id, self.model = event.id, event.model
             case model.TextDelta():
-                self._choice(event.choice).text.append(event.text)
+                self.choices[event.choice].text.append(event.text)
             case model.ReasoningDelta():
-                self._choice(event.choice).reasoning.append(event.text)
+                self.choices[event.choice].reasoning.append(event.text)
             case model.RefusalDelta():
-                self._choice(event.choice).refusal.append(event.text)
+                self.choices[event.choice].refusal.append(event.text)
             case model.ToolCallStarted():
                 call = self._call(event.choice, event.call)
                 if not call.name:
@@ -61,7 +62,7 @@ class Message:
             case model.ToolArgumentsDelta():
                 self._call(event.choice, event.call).text.append(event.text)
             case model.Finish():
-                choice = self._choice(event.choice)
+                choice = self.choices[event.choice]
                 choice.finish = choice.finish or event.reason
             case model.ToolArgumentsComplete() | model.HandedOver() | model.ToolCallDamaged() | model.ToolProgress():
                 pass
@@ -74,29 +75,23 @@ class Message:
 
     def text(self, choice: int = 0) -> str:
         """Return the visible text."""
-        return str(self._choice(choice).text)
+        return str(self.choices[choice].text)
 
     def reasoning(self, choice: int = 0) -> str:
         """Return the reasoning."""
-        return str(self._choice(choice).reasoning)
+        return str(self.choices[choice].reasoning)
 
     def refusal(self, choice: int = 0) -> str:
         """Return the refusal."""
-        return str(self._choice(choice).refusal)
+        return str(self.choices[choice].refusal)
 
     def calls(self, choice: int = 0) -> list[tuple[str, str, str]]:
         """Return id, name and arguments of each call, in order of number."""
-        calls = sorted(self._choice(choice).calls.items())
+        calls = sorted(self.choices[choice].calls.items())
         return [(call.id, call.name, call.arguments) for _, call in calls]
 
-    def _choice(self, choice: int) -> ChoiceSoFar:
-        found = self.choices.get(choice)
-        if found is None:
-            found = self.choices[choice] = ChoiceSoFar()
-        return found
-
     def _call(self, choice: int, number: int) -> Call:
-        calls = self._choice(choice).calls
+        calls = self.choices[choice].calls
         call = calls.get(number)
         if call is None:
             call = calls[number] = Call(choice, number, "", "")

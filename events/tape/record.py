@@ -11,7 +11,7 @@ import base64
 import codecs
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeGuard
 
@@ -19,7 +19,7 @@ from ..core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from ..core.limits import QUOTED_BYTES_MAX
 from ..wire.sse import Frame, is_block, parse_block
 
-__all__ = ["FORMAT", "NO_KEYS", "STEPS", "Record", "Shape", "decode", "encode", "lives", "speaks", "upcast"]
+__all__ = ["FORMAT", "NO_KEYS", "Record", "Shape", "decode", "encode", "lives", "speaks"]
 
 NO_KEYS: Final[Mapping[str, Any]] = MappingProxyType({})
 #: The format that this version writes. Unknown kinds and keys never need a new one: they are kept as they are.
@@ -125,18 +125,6 @@ class Record(NamedTuple):
         return parse_block(self.raw, first="bom" in self.keys)
 
 
-#: From format n to n + 1. A tape of every format stays in fixtures/ for ever.
-STEPS: Final[Mapping[int, Callable[[Record], Record]]] = MappingProxyType({})
-
-
-def upcast(record: Record, version: int, steps: Mapping[int, Callable[[Record], Record]] = STEPS) -> Record:
-    """Return the record as the newest format has it."""
-    for step in sorted(steps):
-        if step >= version:
-            record = steps[step](record)
-    return record
-
-
 def speaks(record: Record) -> bool:
     """Return whether a frame resets the stall timer: comments and pings never do (U26)."""
     payload, event = record.payload, b""
@@ -216,26 +204,23 @@ def _checked(head: bytes, payload: bytes | None, value: Any) -> Record | str:
     if not _is_number(n) or not _is_number(t) or not isinstance(kind, str):
         return "n, t or k is not as it should be"
     raw = payload
-    if payload is not None and not _RESERVED.isdisjoint(keys):
+    given = _RESERVED.intersection(keys)
+    if payload is not None and given:
         return "carries its bytes twice"
     try:
-        if payload is None and not _RESERVED.isdisjoint(keys):
+        if given:
             raw = keys.pop("raw").encode() if "raw" in keys else base64.b64decode(keys.pop("b64"), validate=True)
-            if not _RESERVED.isdisjoint(keys):
-                return "its bytes are not as they should be"
     except (AttributeError, KeyError, TypeError, ValueError):  # no text, a lone surrogate, or not base64
+        raw = None
+    if given and (raw is None or len(given) > 1):
         return "its bytes are not as they should be"
-    if kind == "frame" and payload is not None:
-        edges = _edges(keys)
-        if edges is None:
-            return "sse or event is not as it should be"
-        raw = edges[0] + payload + edges[1]
-        if parse_block(raw, first="bom" in keys).payload != payload:
-            return "sse and data make another frame"
     if keys and _DATA in dumps(keys):
         return "a nested key named data"
-    if kind == "frame" and not is_block(raw or b"", first="bom" in keys):
-        return "not one frame"
+    if kind == "frame":
+        raw, first = raw if payload is None else _block(payload, keys), "bom" in keys
+        again = payload is None or (raw and parse_block(raw, first=first).payload == payload)
+        if not raw or not again or not is_block(raw, first=first):
+            return "not one frame"
     if kind in _RECEIVED and "cuts" in keys and not _are_cuts(keys["cuts"], t, len(raw or b"")):
         return "cuts are not as they should be"
     return Record(n, t, kind, keys or NO_KEYS, raw, payload, value)
@@ -245,20 +230,21 @@ def _is_number(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < _NUMBER_END
 
 
-def _edges(keys: Mapping[str, Any]) -> tuple[bytes, bytes] | None:
-    """Return the bytes before and after the payload of a frame."""
-    edges: Any = keys.get("sse", ["data: ", "\n\n"])
-    if "event" in keys:
-        event: Any = keys["event"]
-        edges = [f"event: {event}\ndata: ", "\n\n"] if "sse" not in keys and isinstance(event, str) else None
-    match edges:
-        case [str(before), str(after)]:
-            try:
-                return before.encode(), after.encode()
-            except UnicodeEncodeError:  # a lone surrogate
-                return None
+def _block(payload: bytes, keys: Mapping[str, Any]) -> bytes | None:
+    """Return the frame of a payload, or None if the keys do not say what is around it."""
+    match keys:
+        case {"event": str(event)} if "sse" not in keys:
+            before, after = f"event: {event}\ndata: ", "\n\n"
+        case {"sse": [str(before), str(after)]} if "event" not in keys:
+            pass
+        case _ if "sse" not in keys and "event" not in keys:
+            before, after = "data: ", "\n\n"
         case _:
             return None
+    try:
+        return before.encode() + payload + after.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
 
 
 def _are_cuts(cuts: Any, t: int, size: int) -> bool:

@@ -12,7 +12,7 @@ from ..core.errors import LocalError, TapeError
 from ..core.json_text import ABSENT, parse
 from ..core.limits import DAMAGES_MAX, SHAPES_MAX, TAPE_LINE_BYTES_MAX
 from ..wire.sse import BOM, Decoder, Frame
-from .record import FORMAT, NO_KEYS, Record, Shape, decode, upcast
+from .record import FORMAT, NO_KEYS, Record, Shape, decode
 
 __all__ = ["Damage", "Reader", "Recorder", "reads"]
 
@@ -238,7 +238,6 @@ class Reader:
         self._next_n = 0
         self._t = 0
         self._skipping = False
-        self._format = FORMAT
 
     @property
     def torn(self) -> bytes:
@@ -288,12 +287,10 @@ class Reader:
         if record.kind == "open":
             version = record.keys.get("format")
             if type(version) is not int or version < 1:
-                self._damaged("its format is no number of a format")
-                version = FORMAT
+                self._damaged("its format is not the number of a format")
             elif version > FORMAT:
                 raise TapeError(f"tape format {version} is newer than {FORMAT}, the newest that this version reads")
-            self._format = version
-        return upcast(record, self._format)
+        return record
 
     def _damaged(self, reason: str) -> None:
         if len(self.damage) < self._damages_max:

@@ -34,8 +34,7 @@ from wiretape.events.core.json_text import (
 )
 from wiretape.events.core.splice import members
 from wiretape.events.emit import summarise
-from wiretape.events.tape.record import FORMAT as TAPE_FORMAT
-from wiretape.events.tape.record import NO_KEYS, Record, upcast
+from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.record import decode as decode_line
 from wiretape.events.tape.record import encode as encode_line
 
@@ -378,11 +377,8 @@ def _records(lines: Sequence[bytes]) -> tuple[list[Record], list[int]]:
         record._replace(kind=record.kind[1:]) if record.kind.startswith("=") else record
         for record in timed(kept, Clock.of(keys))
     ]
-    version = records[0].keys.get("format")
     places = [record.n for record in records]
     records = [record._replace(n=number) for number, record in enumerate(records)]
-    if type(version) is int and version != TAPE_FORMAT:
-        records = [upcast(record, version) for record in records]
     return records, places
 
 

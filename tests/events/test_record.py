@@ -163,8 +163,6 @@ NO_CHECKSUM: Final = {
 HEAD: Final = b'"n":0,"t":5,"k":"frame"'
 HEADS: Final = "n, t or k is not as it should be"
 BYTES: Final = "its bytes are not as they should be"
-EDGES: Final = "sse or event is not as it should be"
-ANOTHER: Final = "sse and data make another frame"
 #: With the right checksum: what a hostile or broken writer may say.
 HOSTILE: Final = {
     "not JSON": (b"x}", "not a JSON object"),
@@ -176,7 +174,7 @@ HOSTILE: Final = {
     "data with a key behind it": (HEAD + b',"data":1,"x":2}', "data is not JSON"),
     "data nested too deeply": (HEAD + b',"data":%b}' % (b"[" * 1025 + b"]" * 1025), "data is not JSON"),
     "data that is not UTF-8": (HEAD + b',"data":"\xff"}', "data is not JSON"),
-    "data with a CR is two lines of SSE": (HEAD + b',"data":[\r]}', ANOTHER),
+    "data with a CR is two lines of SSE": (HEAD + b',"data":[\r]}', "not one frame"),
     "a nested key named data, with a space before it": (
         b'"n":0,"t":5,"k":"x","a":{"b":1, "data":2}}',
         "a nested key named data",
@@ -213,23 +211,23 @@ HOSTILE: Final = {
     "c and raw": (HEAD + b',"c":"00000000","raw":":\\n\\n"}', BYTES),
     "c and b64": (HEAD + b',"c":"00000000","b64":"OiD/Cgo="}', BYTES),
     "a frame without bytes": (HEAD + b"}", "not one frame"),
-    "sse is null": (HEAD + b',"sse":null,"data":1}', EDGES),
-    "sse is a string of two": (HEAD + b',"sse":"ab","data":1}', EDGES),
-    "sse is an object of two": (HEAD + b',"sse":{"data: ":1,"\\n\\n":2},"data":1}', EDGES),
-    "sse of one": (HEAD + b',"sse":["data: "],"data":1}', EDGES),
-    "sse of three": (HEAD + b',"sse":["data: ","\\n\\n",""],"data":1}', EDGES),
-    "sse of a number": (HEAD + b',"sse":["data: ",1],"data":1}', EDGES),
-    "sse with a lone surrogate": (HEAD + b',"sse":["\\ud800\\ndata: ","\\n\\n"],"data":1}', EDGES),
-    "event is a number": (HEAD + b',"event":1,"data":1}', EDGES),
-    "event is null": (HEAD + b',"event":null,"data":1}', EDGES),
-    "event with a lone surrogate": (HEAD + b',"event":"\\ud800","data":1}', EDGES),
-    "event beside sse": (HEAD + b',"event":"e","sse":["data: ","\\n\\n"],"data":1}', EDGES),
-    "event of two lines": (HEAD + b',"event":"e\\ndata: 2","data":1}', ANOTHER),
+    "sse is null": (HEAD + b',"sse":null,"data":1}', "not one frame"),
+    "sse is a string of two": (HEAD + b',"sse":"ab","data":1}', "not one frame"),
+    "sse is an object of two": (HEAD + b',"sse":{"data: ":1,"\\n\\n":2},"data":1}', "not one frame"),
+    "sse of one": (HEAD + b',"sse":["data: "],"data":1}', "not one frame"),
+    "sse of three": (HEAD + b',"sse":["data: ","\\n\\n",""],"data":1}', "not one frame"),
+    "sse of a number": (HEAD + b',"sse":["data: ",1],"data":1}', "not one frame"),
+    "sse with a lone surrogate": (HEAD + b',"sse":["\\ud800\\ndata: ","\\n\\n"],"data":1}', "not one frame"),
+    "event is a number": (HEAD + b',"event":1,"data":1}', "not one frame"),
+    "event is null": (HEAD + b',"event":null,"data":1}', "not one frame"),
+    "event with a lone surrogate": (HEAD + b',"event":"\\ud800","data":1}', "not one frame"),
+    "event beside sse": (HEAD + b',"event":"e","sse":["data: ","\\n\\n"],"data":1}', "not one frame"),
+    "event of two lines": (HEAD + b',"event":"e\\ndata: 2","data":1}', "not one frame"),
     "event with a blank line": (HEAD + b',"event":"e\\n","data":1}', "not one frame"),
-    "sse that makes a comment of it": (HEAD + b',"sse":[": ","\\n\\n"],"data":1}', ANOTHER),
+    "sse that makes a comment of it": (HEAD + b',"sse":[": ","\\n\\n"],"data":1}', "not one frame"),
     "sse that ends nothing": (HEAD + b',"sse":["data: ","\\n"],"data":1}', "not one frame"),
     "sse that ends it twice": (HEAD + b',"sse":["data: ","\\n\\n\\n"],"data":1}', "not one frame"),
-    "a BOM that is not said": (HEAD + b',"sse":["\xef\xbb\xbfdata: ","\\n\\n"],"data":1}', ANOTHER),
+    "a BOM that is not said": (HEAD + b',"sse":["\xef\xbb\xbfdata: ","\\n\\n"],"data":1}', "not one frame"),
     "raw of no frame": (HEAD + b',"raw":": a\\n"}', "not one frame"),
     "raw of two frames": (HEAD + b',"raw":": a\\n\\n: b\\n\\n"}', "not one frame"),
     "raw of nothing": (HEAD + b',"raw":""}', "not one frame"),

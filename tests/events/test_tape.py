@@ -381,7 +381,7 @@ def junk(at: int, line: bytes) -> bytes:
 
 STARTS: Final = [len(b"".join(SMALL_LINES[:number])) for number in range(6)]
 OPEN: Final = sealed(b'"n":0,"t":0,"k":"open","format":1}')
-NO_FORMAT: Final = [(0, "its format is no number of a format")]
+NO_FORMAT: Final = [(0, "its format is not the number of a format")]
 BROKEN: Final[dict[str, tuple[bytes, list[int], list[tuple[int, str]]]]] = {
     # tape -> numbers of the records that it gives, and the damage: byte, reason
     "whole": (SMALL, [0, 1, 2, 3, 4], []),

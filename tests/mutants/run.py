@@ -39,7 +39,7 @@ WORK: Final = ROOT / "build/mutants"
 TESTS: Final = {
     "wire/sse": ["test_sse.py"],
     "tape/record": ["test_record.py", "test_tape.py"],
-    "tape/tape": ["test_tape.py", "test_upcast.py"],
+    "tape/tape": ["test_tape.py", "test_formats.py"],
     "core/splice": ["test_splice.py"],
     "chat/repair": ["chat/test_repair.py", "chat/test_choices.py", "chat/test_broken_streams.py"],
     "chat/draft": ["chat/test_choices.py", "chat/test_repair.py"],

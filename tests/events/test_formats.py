@@ -1,36 +1,16 @@
-"""Tapes of every format are read for ever: the table of steps, and the tapes in fixtures/."""
+"""Tapes of every format are read for ever: those in fixtures/."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.support.make_fixtures import FOLDER, TAPES, UPSTREAM
-from wiretape.events.tape.record import FORMAT, STEPS, Record, encode, upcast
+from wiretape.events.tape.record import FORMAT, encode
 from wiretape.events.tape.tape import Reader, reads
 
-OLD: Final = Record(3, 5, "x", {"seen": ()})
 
-
-def seen(step: int) -> Callable[[Record], Record]:
-    return lambda record: record._replace(keys={"seen": (*record.keys["seen"], step)})
-
-
-@pytest.mark.parametrize(
-    ("version", "taken"), [(1, (1, 2, 3)), (2, (2, 3)), (3, (3,)), (4, ())], ids="from format {}".format
-)
-def test_each_step_from_its_format_on_is_taken_once_in_order(version: int, taken: tuple[int, ...]) -> None:
-    steps = {step: seen(step) for step in (3, 1, 2)}
-    assert upcast(OLD, version, steps) == OLD._replace(keys={"seen": taken})
-
-
-def test_a_record_of_the_newest_format_is_the_same_object() -> None:
-    assert upcast(OLD, FORMAT) is OLD
-
-
-def test_there_is_a_step_from_every_older_format_and_a_tape_of_each_format() -> None:
-    assert sorted(STEPS) == list(range(1, FORMAT))
+def test_there_is_a_tape_of_each_format() -> None:
     folders = sorted(path.name for path in FOLDER.parent.glob("format-*"))
     assert folders == [f"format-{version}" for version in range(1, FORMAT + 1)]
 

@@ -116,7 +116,7 @@ docs: install ## regenerate the documents that come from the code
 # --- heavy -----------------------------------------------------------------------------------------------------------
 
 # Tests outside tests/failures that name the failure case they show.
-NAMED := aborts cancel_sweep durability kill recovery
+NAMED := cancel_sweep durability processes recovery
 .PHONY: failures
 failures: install ## run every failure case through the whole proxy, write docs/internals/failures.md
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto -p tests.failures.report tests/failures $(NAMED:%=tests/proxy/test_%.py)

@@ -17,7 +17,7 @@ import pytest
 _ROOT: Final = Path(__file__).parents[2]
 DOCUMENT: Final = _ROOT / "docs" / "internals" / "failures.md"
 #: Where tests name cases, as `make failures` has them.
-_ELSEWHERE: Final = ("aborts", "cancel_sweep", "durability", "kill", "recovery")
+_ELSEWHERE: Final = ("cancel_sweep", "durability", "processes", "recovery")
 _PLACES: Final = ("tests/failures", *[f"tests/proxy/test_{room}.py" for room in _ELSEWHERE])
 _COLLECTED: Final = "-- cases --"
 _CASE: Final = "wiretape-case"

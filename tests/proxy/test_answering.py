@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.store_cases import opened_files
-from tests.support.house import DONE, HEAD, House, finish, frame, house, post, role, streams, text
+from tests.support.house import DONE, HEAD, House, finish, frame, house, role, streams, text
 from tests.support.http import Answer
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.core.settings import Settings
@@ -21,8 +21,6 @@ from wiretape.proxy.store.catalogue_row import AnswerRow, Key, Link
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
 
-#: Long after everything.
-LATER_S = 1_700_000_000.0 + 10_000_000
 ME = "Authorization: Bearer somebody"
 OTHER = "Authorization: Bearer somebody-else"
 Call = tuple[str, str, str]
@@ -180,33 +178,6 @@ async def test_result_frame_follows_the_first_chunk(autojump_clock: MockClock) -
 # -- the same again ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("requests", ["full", "hash"])
-async def test_retry_after_a_regenerated_turn_answers_the_same_call(
-    autojump_clock: MockClock, store: Store, requests: str
-) -> None:
-    """Of two calls that are alike in all, the one that was given up stays so, however often the other is answered."""
-    call: Call = ("read:0", "read", '{"path":"a"}')
-    turns = upstream(calling(call), calling(call), SAYING, SAYING, SAYING)
-    async with house(turns, store=store, config={"requests": requests}) as home:
-        await turn(home, user())
-        await trio.sleep(60)
-        await turn(home, user())
-        await trio.sleep(2)
-        history = [user(), called(call), result("read:0")]
-        durations: list[int | None] = []
-        for _ in range(3):
-            ((_, _, duration),) = await turn(home, *history)
-            durations.append(duration)
-            assert (await home.tape())[3].keys["results"][0]["stream"] == home.streams[1]
-            await trio.sleep(1)
-        assert durations[0] == durations[1] == durations[2]
-        assert durations[0] is not None
-        assert 2_000 <= durations[0] < 4_000
-        given_up, answered = [(await home.store.fates(stream, LATER_S))["read:0"] for stream in home.streams[:2]]
-        assert (given_up.state.value, given_up.answered_by) == ("abandoned", "")
-        assert (answered.state.value, answered.answered_by) == ("completed", home.streams[2])
-
-
 async def test_repeated_conversation_answers_its_own_calls(autojump_clock: MockClock, store: Store) -> None:
     """Word for word, and with the same ids: its requests are no retries."""
     call: Call = ("call_0", "read", "{}")
@@ -220,34 +191,6 @@ async def test_repeated_conversation_answers_its_own_calls(autojump_clock: MockC
             assert (await home.tape())[3].keys["results"][0]["stream"] == home.streams[2 * number]
 
 
-@pytest.mark.parametrize("gone", ["", "keep", "drain"])
-async def test_retry_during_the_first_answer_gets_the_same_duration(
-    autojump_clock: MockClock, store: Store, gone: str
-) -> None:
-    async with house(
-        upstream(calling(READ), SAYING, SAYING, SAYING, first_s=20),
-        store=store,
-        route={"on_client_gone": gone or "cancel"},
-    ) as home:
-        await turn(home, user())
-        await trio.sleep(2)
-        again = asked(user(), called(READ), result("call_a"))
-        client = await home.connect()
-        await client.send(post(again, ME))
-        await trio.sleep(10)
-        if gone:
-            client.close()
-            await trio.sleep(1)
-        ((_, _, second),) = told(await home.ask(again, ME))
-        await home.settled()
-        client.close()
-        ((_, _, third),) = told(await home.ask(again, ME))
-        await home.settled()
-        assert second == third
-        assert second is not None
-        assert second < 3_000
-
-
 async def test_running_results_are_forgotten_with_their_stream(autojump_clock: MockClock) -> None:
     async def hangs_up(stream: trio.abc.Stream) -> None:
         await request_of(stream)
@@ -259,25 +202,6 @@ async def test_running_results_are_forgotten_with_their_stream(autojump_clock: M
 
 
 # -- ids --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reused", ["call_0", "list_dir:0"])
-async def test_reused_call_ids_link_to_the_right_turn(autojump_clock: MockClock, store: Store, reused: str) -> None:
-    """Every turn has the duration and the link of its own call, also where the arguments are the same."""
-    calls: list[Call] = [(reused, "list_dir", '{"path":"."}')] * 3
-    async with house(upstream(*(calling(call) for call in calls), SAYING), store=store) as home:
-        history: list[dict[str, Any]] = [user()]
-        assert await turn(home, *history) == [("running", reused, None)]
-        for number, call in enumerate(calls, 1):
-            await trio.sleep(number)
-            history += [called(call), result(reused, str(number))]
-            (completed, *rest) = await turn(home, *history)
-            assert completed[:2] == ("completed", reused)
-            assert completed[2] is not None
-            assert 0 <= completed[2] - number * 1_000 < 10
-            assert rest == ([("running", reused, None)] if number < 3 else [])
-            (said,) = (await home.tape())[3].keys["results"]
-            assert said["stream"] == home.streams[number - 1]
 
 
 async def test_call_of_another_caller_has_no_link(autojump_clock: MockClock, store: Store) -> None:
@@ -376,16 +300,3 @@ async def test_call_whose_stream_ends_a_moment_later_is_linked(autojump_clock: M
         assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", 7)]
     first, second = store.asked_at
     assert second - first == pytest.approx(LOOK_UP_AGAIN_S[0])
-
-
-async def test_result_counts_although_the_client_disconnects(autojump_clock: MockClock) -> None:
-    async with house(upstream(calling(READ), SAYING, first_s=5)) as home:
-        await turn(home, user())
-        client = await home.connect()
-        await client.send(post(asked(user(), called(READ), result("call_a")), ME))
-        await trio.sleep(1)
-        client.close()
-        await home.settled()
-        assert (await home.ending())[0] == "client_gone"
-        (fate,) = (await home.store.fates(home.streams[0], 0)).values()
-        assert (fate.state.value, fate.answered_by) == ("completed", home.streams[1])

@@ -1,6 +1,7 @@
 """Opening connections: names, TCP, egress proxy and TLS. U02, U03, U04 and U06 are in tests/failures."""
 
 import errno
+import socket
 from collections.abc import Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from tests.proxy.certificates import HOST, needs_openssl, over_tls, trusting
 from tests.proxy.scripted import CONTEXT, OK, Script, answers, fetch, post, request_of, served
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import HEAD_BYTES_MAX
-from wiretape.proxy.upstream.connect import Connector
+from wiretape.proxy.upstream.connect import Connector, Resolver
 from wiretape.proxy.upstream.connection import Origin
 from wiretape.proxy.upstream.errors import RefusedError
 
@@ -135,3 +136,13 @@ async def test_egress_proxy_failure_has_its_reason(answer: bytes, reason: str) -
             await fetch(transport, post(url=HTTPS))
         assert (raised.value.cause, upstream.still_open) == ("proxy", set())
         assert WORD not in str(raised.value)
+
+
+async def test_local_name_is_resolved_both_ways() -> None:
+    resolver = Resolver()
+    found = await resolver.getaddrinfo(b"localhost", 80, type=socket.SOCK_STREAM)
+    assert {address[4][0] for address in found} <= {"127.0.0.1", "::1"}
+    assert await resolver.getnameinfo(("127.0.0.1", 80), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV) == (
+        "127.0.0.1",
+        "80",
+    )

@@ -1,16 +1,17 @@
-"""Exchanges on one connection: peers that stop reading, reuse, draining after the end, leaving early."""
+"""Exchanges on one connection and the pool of idle ones: peers that stop reading, reuse, draining, leaving early."""
 
 from collections.abc import AsyncGenerator, AsyncIterable
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, memory_stream_pair
 
-from tests.proxy.scripted import HEAD, OK, Script, body_of, chunk, fetch, post, request_of, says, served
+from tests.proxy.scripted import HEAD, OK, Counted, Script, body_of, chunk, fetch, post, request_of, says, served
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.limits import DRAIN_BYTES_MAX, DRAIN_TIMEOUT_S, SEND_BYTES_MAX
 from wiretape.proxy.upstream.connection import Connection, Exchange, Origin, Outgoing
 from wiretape.proxy.upstream.errors import ResetError, TruncatedError
+from wiretape.proxy.upstream.transport import Pool
 
 LAST = b"0\r\n\r\n"
 ORIGIN = Origin(tls=False, host="upstream.test", port=80)
@@ -211,3 +212,41 @@ async def test_cancelled_read_loses_nothing(autojump_clock: MockClock) -> None:
         assert got == [b"a", b"b"]
         assert await body.receive() is None
         assert len(transport.pool) == 1
+
+
+OTHER = ORIGIN._replace(port=81)
+
+
+def used(origin: Origin = ORIGIN, still_open: set[Counted] | None = None) -> Connection:
+    """Return a connection that can be used again."""
+    return Connection(origin, Counted(memory_stream_pair()[0], set() if still_open is None else still_open))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_each_origin_keeps_a_bounded_number_of_newest_connections(count: int) -> None:
+    pool = Pool(idle_max=2)
+    connections = [used() for _ in range(count)]
+    for connection in connections:
+        await pool.give(connection)
+    await pool.give(used(OTHER))
+    assert len(pool) == min(count, 2) + 1
+    assert [await pool.take(ORIGIN) for _ in range(min(count, 2))] == connections[::-1][:2]
+
+
+async def test_connections_that_are_not_kept_are_closed(autojump_clock: MockClock) -> None:
+    still_open: set[Counted] = set()
+    pool = Pool(idle_max=2, idle_timeout_s=10)
+    for kept in (1, 2, 2):
+        await pool.give(used(still_open=still_open))
+        assert (len(pool), len(still_open)) == (kept, kept)
+    await trio.sleep(10)
+    assert await pool.take(ORIGIN) is None
+    assert not still_open
+    await pool.give(used(still_open=still_open))
+    await trio.sleep(10)
+    await pool.expire()
+    assert not still_open
+    await pool.give(used(still_open=still_open))
+    await pool.aclose()
+    await pool.give(used(still_open=still_open))
+    assert not still_open

@@ -1,13 +1,21 @@
-"""Header policy as tables, and masking of secrets in headers and queries."""
+"""Header policy as tables, and masking: none of twenty secrets is taped, logged or sent back (failures.md G15)."""
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from wiretape.proxy.config.model import Target
-from wiretape.proxy.config.secrets import Secret
+from tests.proxy.test_access import scope
+from wiretape.proxy.config.model import Config, Route, Target
+from wiretape.proxy.config.secrets import Key, Secret
+from wiretape.proxy.http1 import Headers
 from wiretape.proxy.key_patterns import masked_path
+from wiretape.proxy.relay.http_responses import refused
+from wiretape.proxy.security.access import Keys, Refusal, admit
 from wiretape.proxy.security.headers import masked, taped_answer, taped_request, to_client, to_upstream
 
-Headers = list[tuple[bytes, bytes]]
+Pairs = list[tuple[bytes, bytes]]
 
 PLAIN = Target(name="a", url="https://a.test/v1")
 KEYED = Target(name="a", url="https://a.test/v1", key=Secret("sk-upstream-0123456789"))
@@ -15,7 +23,7 @@ AZURE = Target(name="a", url="https://a.test/v1", key=Secret("sk-upstream-012345
 STRANGER = Target(name="a", url="https://a.test/v1", caller_key=False)
 
 IDENTITY = (b"accept-encoding", b"identity")
-CALLERS: Headers = [
+CALLERS: Pairs = [
     (b"Authorization", b"Bearer caller"),
     (b"x-api-key", b"caller"),
     (b"api-key", b"caller"),
@@ -25,7 +33,7 @@ CALLERS: Headers = [
 ]
 
 
-NEVER: Headers = [
+NEVER: Pairs = [
     (b"connection", b"keep-alive, X-Mine"),
     (b"x-mine", b"1"),
     (b"keep-alive", b"timeout=5"),
@@ -65,7 +73,7 @@ def test_upstream_headers_cannot_open_the_proxy_to_pages(header: tuple[bytes, by
     assert to_client([header], changed=False) == []
 
 
-KEYS: list[tuple[str, Target, bool, Headers]] = [
+KEYS: list[tuple[str, Target, bool, Pairs]] = [
     ("no key: the caller's pass", PLAIN, False, CALLERS),
     ("the target has one: it alone", KEYED, False, [(b"authorization", b"Bearer sk-upstream-0123456789")]),
     ("under Azure's name", AZURE, False, [(b"api-key", b"sk-upstream-0123456789")]),
@@ -76,7 +84,7 @@ KEYS: list[tuple[str, Target, bool, Headers]] = [
 
 
 @pytest.mark.parametrize(("target", "own_key", "expected"), [row[1:] for row in KEYS], ids=[row[0] for row in KEYS])
-def test_upstream_gets_the_right_key(target: Target, own_key: bool, expected: Headers) -> None:
+def test_upstream_gets_the_right_key(target: Target, own_key: bool, expected: Pairs) -> None:
     passed = to_upstream(CALLERS, target, own_key=own_key)
     assert [header for header in passed if header != IDENTITY] == expected
 
@@ -152,3 +160,65 @@ PATHS: list[tuple[bytes, str]] = [
 @pytest.mark.parametrize(("path", "expected"), PATHS, ids=[row[0].decode("latin-1") for row in PATHS])
 def test_secret_parameters_are_masked(path: bytes, expected: str) -> None:
     assert masked_path(path) == expected
+
+
+HEADERS = (
+    "Authorization: Bearer {}",
+    "authorization: Basic {}",
+    "X-Api-Key: {}",
+    "api-key: {}",
+    "Cookie: session={}",
+    "Set-Cookie: session={}",
+    "Proxy-Authorization: Basic {}",
+    "X-Forwarded-Access-Token: {}",
+    "X-Wiretape-Key: {}",
+    "X-Goog-Api-Key: {}",
+    "Ocp-Apim-Subscription-Key: {}",
+    "X-Amz-Security-Token: {}",
+)
+QUERIES = (
+    "key={}",
+    "api_key={}",
+    "a=b&api-key={}",
+    "token={}",
+    "a;access_token={}",
+    "sig={}",
+    "X-Amz-Signature={}",
+    "%6Bey={}",
+    "client_secret={}",
+    "Subscription-Key={}",
+)
+CANARIES = [(form, secrets.token_hex(24)) for form in (*HEADERS, *QUERIES)]
+
+ROUTES = {"": Route(name="", targets=(Target(name="a", url="https://a.test/v1"),))}
+CONFIG = Config(data=Path("data"), routes=ROUTES)
+LOCKED = Keys((Key("a", Secret("x" * 32)),), b"salt")
+
+
+def headers_with(form: str, canary: str) -> list[tuple[bytes, bytes]]:
+    name, _, value = form.format(canary).partition(": ")
+    return [(b"host", b"localhost"), (name.encode(), value.encode())] if value else [(b"host", b"localhost")]
+
+
+def said(form: str, canary: str, mask: Callable[[bytes], str] = masked_path) -> str:
+    """Return what is written down and answered for a request that contains the canary."""
+    headers = headers_with(form, canary)
+    query = b"" if ": " in form else form.format(canary).encode()
+    parts: list[object] = [taped_request(headers), taped_answer(headers), mask(b"/v1/models?" + query)]
+    for keys in (LOCKED, Keys((), b"salt")):
+        parts.append(keys.caller(headers))
+        for path, given in ((b"/v1/models", headers), (b"/other", [*headers, *headers[1:]])):
+            admitted = admit(CONFIG, keys, scope("GET", path, query), Headers(given))
+            if isinstance(admitted, Refusal):
+                parts.append(refused(admitted))
+    return repr(parts)
+
+
+@pytest.mark.parametrize(("form", "canary"), CANARIES, ids=[form for form, _ in CANARIES])
+def test_callers_secrets_are_not_written_down(form: str, canary: str) -> None:
+    assert canary not in said(form, canary)
+
+
+def test_search_finds_an_unmasked_canary() -> None:
+    """The check fails without masking."""
+    assert "canary" in said("key={}", "canary", bytes.decode)

@@ -1,16 +1,13 @@
-"""The thin thread: requests through the whole proxy, in memory."""
-
-import sys
+"""Requests through the whole proxy, in memory, and how their tapes record the framing of a body."""
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import chunk, request_of
-from tests.support.house import DONE, HEAD, answer, finish, house, post, role, streams, text
+from tests.proxy.scripted import Reset, Script, chunk, request_of
+from tests.support.house import DONE, HEAD, answer, call, finish, frame, house, post, role, streams, text
 from wiretape.events.core.settings import Settings
-from wiretape.events.emit import Summariser, emit
-from wiretape.events.tape.tape import Recorder
+from wiretape.events.emit import emit
 
 
 @pytest.mark.parametrize("how", ["close", "rst", "fin"])
@@ -63,16 +60,6 @@ async def test_partial_frame_waits_for_its_rest(autojump_clock: MockClock, diale
         client.close()
 
 
-def test_relayed_exchange_keeps_nothing_in_memory() -> None:
-    """A download of 200 MB took as much memory, and more after its end."""
-    summariser, recorder = Summariser(), Recorder()
-    summariser.feed(recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": ""}))
-    body = recorder.body(1, b"x" * 1_000)
-    before = sys.getrefcount(body)
-    summariser.feed(body)
-    assert sys.getrefcount(body) == before
-
-
 @pytest.mark.parametrize("sent", [b"", b'{"model":"m","stream":'], ids=["none of it", "a part of it"])
 async def test_request_with_an_incomplete_body_is_refused_at_shutdown(sent: bytes, autojump_clock: MockClock) -> None:
     """At once: no stream would be started once the body is complete."""
@@ -92,3 +79,159 @@ async def test_request_with_an_incomplete_body_is_refused_at_shutdown(sent: byte
         assert await client.receive() == b""
         assert home.streams == [], "no stream has begun"
         client.close()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [text("x"), frame({"reasoning_content": "x"}), call("x"), frame({}), frame({"refusal": "x"})],
+    ids=["text", "reasoning", "arguments", "an empty delta", "a refusal"],
+)
+async def test_every_chunk_resets_the_stall_timer(piece: bytes, autojump_clock: MockClock) -> None:
+    script = streams(call("", "read"), *[piece] * 5, finish("tool_calls"), DONE, every_s=50)
+    async with house(script, route={"idle_s": 60.0}) as home:
+        began = trio.current_time()
+        await home.ask()
+        assert trio.current_time() - began >= 300
+        assert (await home.ending())[0] == "completed"
+
+
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+CHUNKED = EVENTS + b"Transfer-Encoding: chunked\r\n\r\n"
+HALF = text("hi") + call('{"a', "write_file")
+WHOLE = text("hi") + finish() + DONE
+LAST = b"0\r\n\r\n"
+
+
+def says(*pieces: bytes, reset: bool = False, silent: bool = False) -> Script:
+    """These bytes, and the end of the connection."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        if not await request_of(stream):
+            return
+        for piece in pieces:
+            await stream.send_all(piece)
+        if silent:
+            await trio.sleep_forever()
+        if reset:
+            await trio.testing.wait_all_tasks_blocked()
+            raise Reset
+
+    return script
+
+
+CASES = {
+    "chunks, and the last one, in the middle of a call": (
+        says(CHUNKED, chunk(HALF), LAST),
+        {"framing": "chunked"},
+        {"cause": "eof", "ending": "truncated", "framed": True},
+    ),
+    "chunks that are cut": (
+        says(CHUNKED, chunk(HALF)),
+        {"framing": "chunked"},
+        {"cause": "eof", "ending": "truncated", "framed": False, "broke": "truncated"},
+    ),
+    "chunks, and a reset": (
+        says(CHUNKED, chunk(HALF), reset=True),
+        {"framing": "chunked"},
+        {"cause": "reset", "ending": "reset", "framed": False, "broke": "reset"},
+    ),
+    "chunks, and what is none": (
+        says(CHUNKED, chunk(HALF), b"zzz\r\n"),
+        {"framing": "chunked"},
+        {"cause": "protocol", "ending": "protocol", "framed": False, "broke": "protocol"},
+    ),
+    "chunks, and silence": (
+        says(CHUNKED, chunk(HALF), silent=True),
+        {"framing": "chunked"},
+        {"cause": "stalled", "ending": "stalled", "framed": False},
+    ),
+    "a length that is kept": (
+        says(EVENTS + b"Content-Length: %d\r\n\r\n" % len(HALF), HALF),
+        {"framing": "length", "length": len(HALF)},
+        {"cause": "eof", "ending": "truncated", "framed": True},
+    ),
+    "a length that is not": (
+        says(EVENTS + b"Content-Length: 9999\r\n\r\n", HALF),
+        {"framing": "length", "length": 9999},
+        {"cause": "eof", "ending": "truncated", "framed": False, "broke": "truncated"},
+    ),
+    "neither, so the close is the end": (
+        says(EVENTS + b"\r\n", HALF),
+        {"framing": "close"},
+        {"cause": "eof", "ending": "truncated", "framed": False, "broke": "closed"},
+    ),
+    "[DONE], and the close that is the end": (
+        says(EVENTS + b"\r\n", WHOLE),
+        {"framing": "close"},
+        {"cause": "closed", "ending": "completed", "framed": False, "broke": "closed"},
+    ),
+    "[DONE] and the last chunk": (
+        says(CHUNKED, chunk(WHOLE), LAST),
+        {"framing": "chunked"},
+        {"cause": "closed", "ending": "completed", "framed": True},
+    ),
+    "[DONE] and a cut": (
+        says(CHUNKED, chunk(WHOLE)),
+        {"framing": "chunked"},
+        {"cause": "closed", "ending": "completed", "framed": False, "broke": "truncated"},
+    ),
+    "[DONE] and silence": (
+        says(CHUNKED, chunk(WHOLE), silent=True),
+        {"framing": "chunked"},
+        {"cause": "closed", "ending": "completed", "framed": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_of_a_chat_stream(case: str, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    script, framing, ended = CASES[case]
+    async with house(script, route={"attempts": 1}) as home:
+        await home.ask()
+        await home.settled()
+        tape = await home.tape()
+    head = next(record for record in tape if record.kind == "head")
+    assert {name: head.keys[name] for name in ("framing", "length") if name in head.keys} == framing
+    told = {name: tape[-1].keys[name] for name in ("cause", "ending", "framed", "broke") if name in tape[-1].keys}
+    assert told == ended
+
+
+async def test_an_attempt_that_failed_says_it_too_and_one_without_a_head_says_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    del autojump_clock
+    empty = says(EVENTS + b"Content-Length: 0\r\n\r\n")
+    cut = says(CHUNKED)
+    nothing = says()
+    whole = says(CHUNKED, chunk(WHOLE), LAST)
+    async with house(empty, cut, nothing, whole, route={"attempts": 4}) as home:
+        await home.ask()
+        await home.settled()
+        tape = await home.tape()
+    failed = [record.keys for record in tape if record.kind == "failed"]
+    assert [(keys.get("framed"), keys.get("broke")) for keys in failed] == [
+        (True, None),
+        (False, "truncated"),
+        (None, None),
+    ]
+    assert tape[-1].keys["framed"] is True
+
+
+@pytest.mark.parametrize(("method", "head", "framing"), [
+    ("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", {"framing": "length", "length": 12}),
+    ("HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", {"framing": "chunked"}),
+    ("HEAD", b"HTTP/1.1 200 OK\r\n\r\n", {}),
+    ("GET", b"HTTP/1.1 204 No Content\r\n\r\n", {}),
+])  # fmt: skip
+async def test_of_an_answer_without_a_body(
+    method: str, head: bytes, framing: dict[str, object], autojump_clock: MockClock
+) -> None:
+    del autojump_clock
+    async with house(says(head)) as home:
+        await home.ask(b"", path="/v1/models", method=method)
+        await home.settled()
+        tape = await home.tape()
+    keys = next(record.keys for record in tape if record.kind == "head")
+    assert {name: keys[name] for name in ("framing", "length") if name in keys} == framing
+    assert tape[-1].keys["framed"] is True

@@ -6,7 +6,7 @@ import pytest
 
 from wiretape.events.core.lifecycle import State
 from wiretape.proxy.limits import ABANDONED_AFTER_S
-from wiretape.proxy.store.catalogue_row import AnswerRow, CallRow, Fate, Link, Running, fates, find_calls, key_of, links
+from wiretape.proxy.store.catalogue_row import AnswerRow, CallRow, Fate, Running, fates, key_of, links
 
 SECOND_US = 1_000_000
 
@@ -103,25 +103,6 @@ def linked(calls: list[CallRow], answers: list[AnswerRow]) -> dict[str, str]:
 def test_which_call_a_result_answers(calls: list[CallRow], answers: list[AnswerRow], expected: dict[str, str]) -> None:
     assert linked(calls, answers) == expected
     assert linked(calls[::-1], answers[::-1]) == expected
-
-
-@pytest.mark.parametrize(
-    ("new", "known", "running", "expected"),
-    [
-        (came("b", 2.5), [], [], Link("a", 1_500)),
-        (came("c", 60), [came("b", 2.5)], [], Link("a", 1_500)),
-        (came("b", 2.5), [came("b", 2.5), came("c", 60)], [], Link("a", 1_500)),
-        (came("d", 0.5), [came("b", 2.5)], [], None),
-        (came("c", 60), [], [came("b", 2.5)], Link("a", 1_500)),
-        (came("c", 60), [came("b", 2.5, by="a")], [came("b", 2.5)], Link("a", 1_500)),
-        (came("b", 2.5), [], [came("b", 2.5), came("c", 60)], Link("a", 1_500)),
-        (came("c", 60, request="r"), [], [came("b", 3, request="r")], Link("a", 2_000)),
-    ],
-)
-def test_every_result_of_a_call_gets_the_link_of_the_first(
-    new: AnswerRow, known: list[AnswerRow], running: list[AnswerRow], expected: Link | None
-) -> None:
-    assert find_calls(lambda _: ([made("a", 1)], known), [new], {key_of(new): running}) == [expected]
 
 
 def test_running_results_are_found_by_key_until_they_leave() -> None:

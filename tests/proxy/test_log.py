@@ -14,7 +14,7 @@ from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED
 from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.limits import LOG_CLOSE_S, LOG_LINES_MAX, LOG_VALUE_CHARS_MAX
-from wiretape.proxy.log import Log, stderr_fd
+from wiretape.proxy.log import Log
 from wiretape.proxy.relay.relay import Ended
 from wiretape.proxy.store.catalogue_row import CallRow, CatalogueRow, StreamRow
 
@@ -48,21 +48,6 @@ def json_of(say: Callable[[Log], None], **options: Any) -> list[dict[str, Any]]:
     text = said(say, human=False, **options)
     assert text.endswith("\n")
     return [json.loads(line) for line in text.split("\n")[:-1]]
-
-
-def test_event_is_one_line_of_json() -> None:
-    assert json_of(lambda log: log.info("began", port=8787, ratio=0.5, ok=True, none=None, host="::1")) == [
-        {
-            "time": "2026-11-18T12:00:00.250Z",
-            "level": "info",
-            "event": "began",
-            "port": 8787,
-            "ratio": 0.5,
-            "ok": True,
-            "none": None,
-            "host": "::1",
-        }
-    ]
 
 
 def test_terminal_gets_words() -> None:
@@ -279,14 +264,3 @@ def test_close_waits_a_bounded_time_and_accepts_no_more() -> None:
             log.info("y")
             assert b'"y"' not in drained(reading, b'"x"}\n')
     assert LOG_CLOSE_S <= min(took_s) < LOG_CLOSE_S + 1
-
-
-def test_stderr_gets_its_own_descriptor_and_without_one_lines_count_as_lost() -> None:
-    fd = stderr_fd()
-    assert fd is not None
-    assert fd > 2
-    os.close(fd)
-    log = Log(None)
-    log.info("x")
-    log.close()
-    assert log.dropped == 1

@@ -1,7 +1,6 @@
 """What a crash leaves is mended: torn tails are cut, everything acknowledged stays, every tape gets its ending."""
 
 import json
-import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +8,7 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
-from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
+from tests.proxy.store_cases import flat, stream_of
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Reader
@@ -18,7 +17,6 @@ from wiretape.proxy.log import Log
 from wiretape.proxy.serve import running
 from wiretape.proxy.store.files import Mended, Recovered, mended, recover
 from wiretape.proxy.store.folder import Folder
-from wiretape.proxy.store.store import Filter
 from wiretape.proxy.store.tape_file import best_sync
 
 LINES = [encode(record) for record in flat(stream_of("s1", call_id="call-1", end=False))]
@@ -210,21 +208,6 @@ def test_a_recovered_tape_never_replaces_another(tmp_path: Path) -> None:
     assert "exists already" in tape.refused
     assert (tmp_path / "2026-11-18" / "s1.tape").read_bytes() == b"first"
     assert (tmp_path / "live" / "s1.tape").read_bytes() == WHOLE
-
-
-async def test_streams_left_live_are_ended_at_the_next_start(tmp_path: Path) -> None:
-    begun = stream_of("s1", end=False)[:-2]
-    async with opened_files(tmp_path) as store:
-        await put(store, "s1", begun)
-    assert (tmp_path / "live" / "s1.tape").exists()
-    async with opened_files(tmp_path) as store:
-        *records, end = await gathered(store.read("s1"))
-        assert records == flat(begun)
-        assert end.keys["ending"] == "crashed"
-        while not (rows := await store.list(Filter(ending="crashed"))):
-            pass
-    assert [row.stream for row in rows] == ["s1"]
-    assert stat.S_IMODE((tmp_path / "2026-11-18").stat().st_mode) == 0o700
 
 
 async def test_a_tape_that_was_not_recovered_is_logged_with_the_reason(tmp_path: Path) -> None:

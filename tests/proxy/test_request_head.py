@@ -141,6 +141,7 @@ FINE = [
     ("a method of one's own", b"BREW / HTTP/1.1\r\nHost: test\r\n\r\n"),
     ("a body that looks bad", b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\na\n b\x00\r\n\r\n"),
     ("an expectation in capitals", b"POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-Continue\r\n%b" % BODY),
+    ("an offer of HTTP/2", b"GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
     ("the most headers", b"GET / HTTP/1.1\r\nHost: test\r\n%b\r\n" % (b"A: b\r\n" * (HEADERS_MAX - 1))),
 ]
 
@@ -178,23 +179,6 @@ def test_head_limit_is_exact(over: int, passes: bool, body: bytes, step: int) ->
     else:
         assert isinstance(said, Refusal)
         assert said.status == 431
-
-
-async def test_h2c_offer_is_ignored(autojump_clock: MockClock) -> None:
-    versions: list[str] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        versions.append(scope["http_version"])
-        body = (await receive())["body"]
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": body})
-
-    async with connected(app) as connect:
-        client = await connect()
-        offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA")
-        await client.send(request("POST", "/", *offer, body=b"as it was sent"))
-        answer = await client.response()
-    assert (answer.status, answer.body, versions) == (200, b"as it was sent", ["1.1"])
 
 
 async def test_slow_head_does_not_shorten_its_response(autojump_clock: MockClock) -> None:

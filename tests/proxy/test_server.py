@@ -114,30 +114,6 @@ async def test_concurrent_sends_do_not_mix(autojump_clock: MockClock) -> None:
         assert sorted(data for _, data in answer.pieces) == [bytes([letter]) * 5000 for letter in b"abcdefgh"]
 
 
-async def test_app_that_only_sends_lets_other_tasks_run(autojump_clock: MockClock) -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            await trio.lowlevel.checkpoint()
-            turns += 1
-
-    async def app(_scope: Any, _receive: Any, send: Any) -> None:
-        await send(START)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other)
-            for _ in range(20 * SENDS_A_TURN):
-                await send(piece(b"a"))
-            assert turns >= 15
-            nursery.cancel_scope.cancel()
-        await send(END)
-
-    async with asking(app, request()) as client:
-        assert (await client.response()).ended == "chunked"
-        assert client.harness.log == []
-
-
 # Incomplete responses
 
 
@@ -292,37 +268,6 @@ async def test_unread_body_is_bounded(autojump_clock: MockClock) -> None:
 # Clients that leave
 
 
-async def waiting(_scope: Any, receive: Any, send: Any, left: list[float]) -> None:
-    await send(START)
-    await send(piece(b"first"))
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    left.append(trio.current_time())
-    await send(piece(b"to nobody"))
-
-
-@pytest.mark.parametrize("how", ["fin", "close", "rst"])
-@pytest.mark.parametrize(
-    "behind", [b"", request(), b"GET"], ids=["", "with a request behind", "with half a request behind"]
-)
-async def test_leaving_client_is_seen_at_once(autojump_clock: MockClock, how: str, behind: bytes) -> None:
-    """A half-close counts as leaving: it looks the same as a close."""
-    left: list[float] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await waiting(scope, receive, send, left)
-
-    async with asking(app, request() + behind) as client:
-        await trio.sleep(3)
-        getattr(client, how)()
-        await trio.sleep(3)
-        assert left == [pytest.approx(3)]
-        assert client.harness.open == 0
-        if how == "fin":
-            answer = await client.response()
-            assert (answer.body, answer.ended) == (b"first", "cut")
-
-
 # Several requests
 
 
@@ -347,13 +292,6 @@ async def test_bytes_after_last_request_change_nothing(autojump_clock: MockClock
         assert await client.receive() == b""
         await trio.sleep(2)
         assert (asked, client.harness.open) == (1, 0)
-
-
-async def test_bad_pipelined_request_is_refused_after_response_before_it(autojump_clock: MockClock) -> None:
-    async with asking(hello, request() + b"GET / HTTP/1.1\nHost: test\n\n" + request()) as client:
-        assert (await client.response()).body == b"hello world"
-        assert (await client.response()).status == 400
-        assert await client.receive() == b""
 
 
 async def test_pipelined_bytes_are_bounded(autojump_clock: MockClock) -> None:
@@ -397,22 +335,3 @@ async def test_app_cannot_write_into_next_response(autojump_clock: MockClock) ->
 
 
 # The whole server
-
-
-async def test_retiring_ends_idle_connections_and_lets_responses_finish(autojump_clock: MockClock) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await trio.sleep(5)
-        await hello(scope, receive, send)
-
-    async with connected(app) as connect:
-        idle, begun, busy = await connect(), await connect(), await connect()
-        await begun.send(b"GET / HT")
-        await busy.send(request())
-        await trio.sleep(1)
-        connect.server.retire()
-        assert await idle.receive() == b""
-        assert await begun.receive() == b""
-        assert trio.current_time() == pytest.approx(1)
-        answer = await busy.response()
-        assert (answer.body, answer.header(b"connection")) == (b"hello world", b"close")
-        assert await busy.receive() == b""

@@ -1,103 +1,20 @@
-"""Tapes on a real disk: kills, full disks, second processes, permissions."""
+"""Tapes on a real disk: second processes, permissions, short writes, retention."""
 
 import fcntl
 import os
-import random
 import stat
-import subprocess
-import sys
-import time
 import tracemalloc
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.house.tree import ROOT
 from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
-from tests.proxy.store_child import batches_of
-from wiretape.events.tape.record import Record
-from wiretape.events.tape.tape import Reader
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.store.files import open_files, recover
-from wiretape.proxy.store.folder import Folder, holder
+from wiretape.proxy.store.files import open_files
+from wiretape.proxy.store.folder import Folder, Kept, day_of, expired, holder
 from wiretape.proxy.store.store import Filter, FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
-from wiretape.proxy.store.tape_file import TapeFile, best_sync
-
-FULL = os.environ.get("WIRETAPE_LAWS") == "full"
-KILLS = 200 if FULL else 6
-
-
-def child(*arguments: object) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.proxy.store_child", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def killed(mode: str, root: Path, chance: random.Random) -> dict[str, int]:
-    """What a child acknowledged until it was killed: the number of the last record of each stream."""
-    with child(mode, root) as process:
-        assert process.stdout is not None
-        said = [process.stdout.readline() for _ in range(chance.randint(1, 400))]
-        time.sleep(chance.random() * 0.02)  # a kill has no better moment than a random one
-        process.kill()
-        said += process.stdout.read().splitlines()
-    acknowledged: dict[str, int] = {}
-    for line in said:
-        stream, n = line.split()
-        acknowledged[stream.decode()] = int(n)
-    assert acknowledged
-    return acknowledged
-
-
-def lost_after_recovery(root: Path, acknowledged: dict[str, int]) -> list[str]:
-    """Streams that lack an acknowledged record; asserts that every tape is whole."""
-    folder = Folder(root)
-    try:
-        recover(folder, best_sync())
-        lost: list[str] = []
-        tapes = {stream: Path(path) for stream, path in folder.ended()}
-        assert list(folder.live_tapes()) == []
-    finally:
-        folder.close()
-    for stream, last_n in acknowledged.items():
-        records = whole(tapes[stream].read_bytes()) if stream in tapes else []
-        if records[: last_n + 1] != flat(batches_of(stream))[: last_n + 1]:
-            lost.append(stream)
-    return lost
-
-
-def whole(tape: bytes) -> list[Record]:
-    reader = Reader()
-    records = reader.feed(tape)
-    assert (reader.damage, reader.torn) == ([], b"")
-    assert reader.ended
-    return records
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["process", "disk"])
-def test_a_kill_loses_no_acknowledged_record(tmp_path: Path, mode: str) -> None:
-    chance = random.Random(0)  # noqa: S311 - a seed, so that a failure can be repeated
-    kills = KILLS if mode == "process" else max(2, KILLS // 10)
-    for number in range(kills):
-        root = tmp_path / str(number)
-        assert lost_after_recovery(root, killed(mode, root, chance)) == [], f"kill {number}"
-
-
-@pytest.mark.slow
-def test_the_kill_check_finds_what_a_buffered_writer_loses(tmp_path: Path) -> None:
-    chance = random.Random(0)  # noqa: S311 - a seed, so that a failure can be repeated
-    lost = [
-        stream
-        for number in range(3)
-        for stream in lost_after_recovery(tmp_path / str(number), killed("buffered", tmp_path / str(number), chance))
-    ]
-    assert lost
+from wiretape.proxy.store.tape_file import TapeFile
 
 
 def test_the_lock_counts_and_not_the_pid_in_it(tmp_path: Path) -> None:
@@ -155,22 +72,6 @@ async def test_files_and_folders_are_private_to_their_owner(tmp_path: Path, umas
     assert {name for name, mode in modes.items() if mode == 0o700} == folders
     assert {name: mode for name, mode in modes.items() if name not in folders and mode != 0o600} == {}
     assert {"live.tape", "ended.tape", "catalogue.db", "lock"} < modes.keys()
-
-
-async def test_a_reader_of_a_live_tape_reports_damage_with_its_place(tmp_path: Path) -> None:
-    begun = stream_of("s1", reads=10, end=False)
-    async with opened_files(tmp_path) as store:
-        await put(store, "s1", begun)
-        path = tmp_path / "live" / "s1.tape"
-        lines = path.read_bytes().splitlines(keepends=True)
-        path.write_bytes(b"".join([*lines[:4], lines[4].replace(b"word", b"wore"), *lines[5:]]))
-        batches = store.read("s1")
-        records = await gathered(batches)
-        assert [record.n for record in records] == [n for n in range(len(lines)) if n != 4]
-        assert [(damage.at, damage.reason) for damage in batches.damage] == [
-            (len(b"".join(lines[:4])), "checksum does not match"),
-            (len(b"".join(lines[:5])), "records 4 to 4 are missing"),
-        ]
 
 
 async def test_a_live_tape_removed_while_it_is_read_is_an_error(tmp_path: Path) -> None:
@@ -267,3 +168,48 @@ async def test_foreign_files_in_the_folder_are_left_alone(tmp_path: Path) -> Non
         assert list(await store.expire(0, Keep(bytes=0))) == ["s1"]
         assert await store.list(Filter()) == []
     assert [path.read_text() for path in foreign] == ["mine"] * 3
+
+
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
+
+
+Tapes = dict[date, list[Kept]]
+
+
+def tapes(*days: tuple[int, str, int]) -> Tapes:
+    """Day of November, ids of one letter in the order of their writing, size of each."""
+    return {
+        date(2026, 11, day): [Kept(float(place), letter, size) for place, letter in enumerate(letters)][::-1]
+        for day, letters, size in days
+    }
+
+
+TABLE: list[tuple[str, Tapes, int, Keep, str]] = [
+    ("nothing is there", {}, 0, Keep(), ""),
+    ("a week and today", tapes((11, "a", 1), (18, "b", 1)), 0, Keep(), ""),
+    ("more than a week", tapes((10, "a", 1), (11, "b", 1)), 0, Keep(), "a"),
+    ("of one day only", tapes((17, "a", 1), (18, "b", 1)), 0, Keep(days=0), "a"),
+    ("for ever", tapes((1, "a", 1)), 0, Keep(days=None), ""),
+    ("just enough room", tapes((17, "ab", 5), (18, "cd", 5)), 0, Keep(bytes=20), ""),
+    ("a byte too much takes the whole oldest day", tapes((17, "ab", 5), (18, "cd", 5)), 0, Keep(bytes=19), "ab"),
+    ("and then the next one", tapes((16, "ab", 5), (17, "cd", 5), (18, "ef", 5)), 0, Keep(bytes=19), "abcd"),
+    ("of the last day its oldest", tapes((18, "abcd", 5)), 0, Keep(bytes=14), "ab"),
+    ("live tapes count", tapes((17, "ab", 5), (18, "cd", 5)), 1, Keep(bytes=20), "ab"),
+    ("and never go", tapes((18, "ab", 5)), 100, Keep(bytes=20), "ab"),
+    ("age first, then room", tapes((1, "a", 90), (17, "b", 5), (18, "c", 5)), 0, Keep(bytes=10), "a"),
+    ("without bounds", tapes((1, "a", 1 << 60)), 1 << 60, Keep(days=None, bytes=None), ""),
+    ("of the future", tapes((25, "a", 1)), 0, Keep(), ""),
+]
+
+
+@pytest.mark.parametrize(("found", "live_bytes", "keep", "gone"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE])
+def test_which_tapes_expire(found: Tapes, live_bytes: int, keep: Keep, gone: str) -> None:
+    sizes = {day: sum(tape.size for tape in of_day) for day, of_day in found.items()}
+    expiring = expired(sizes, found.__getitem__, live_bytes, NOW, keep)
+    assert "".join(stream for streams in expiring.values() for stream in streams) == gone
+
+
+def test_any_creation_time_has_a_day_in_utc() -> None:
+    for seconds in (0, -5, 86_399.9):
+        assert day_of(seconds) == date(1970, 1, 1)
+    assert (day_of(NOW), day_of(10**18)) == (date(2026, 11, 18), date(9999, 12, 31))

@@ -10,7 +10,7 @@ from tests.support.chat import call, frame, tape, text
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import Record
-from wiretape.events.tape.tape import Damage, Recorder
+from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.api.summary import summary_json
 
 
@@ -76,29 +76,6 @@ def test_json_of_a_whole_stream() -> None:
         "records": 9,
         "damage": [],
     }
-
-
-def test_whole_adds_the_texts_and_the_end_its_own_words() -> None:
-    *begun, end = WHOLE
-    own = end._replace(keys={**end.keys, "ending": "limit", "flags": ["untaped"], "answer": "broken"})
-    result = {"id": "c1", "name": "x", "failed": False, "output": "o", "duration_ms": None}
-    records = [*begun, Record(end.n, end.t, "results", {"results": [result]}), own._replace(n=end.n + 1)]
-    said = summary_json("s1", Summariser().feed(*records), whole=True, damage=[Damage(7, "torn")])
-    assert said["message"]["answers"][0]["text"] == "word 0 word 1 word 2 "
-    assert said["tools"][0]["arguments"] == "{}"
-    assert (said["ending"], said["flags"], said["answer"]) == ("limit", ["untaped"], "broken")
-    assert (said["results"], said["damage"]) == ([result], [{"at": 7, "reason": "torn"}])
-
-
-def test_every_prefix_has_a_summary_of_the_records_so_far() -> None:
-    summariser = Summariser()
-    for number, record in enumerate(WHOLE):
-        said = summary_json("s1", summariser)
-        assert (said["live"], said["ending"], said["records"]) == (True, None, number)
-        assert parse(dumps(said)) == said
-        summariser.feed(record)
-        assert summary_json("s1", summariser) == summary_of("s1", WHOLE[: number + 1])
-    assert summary_json("s1", summariser)["live"] is False
 
 
 def test_a_cut_call_is_named_in_tools_and_warnings() -> None:

@@ -37,24 +37,6 @@ async def joined(
     yield client, server
 
 
-async def test_both_sides_may_send_at_once() -> None:
-    text = bytes(range(256)) * 4096
-    async with joined() as (client, server):
-        received: dict[str, bytes] = {}
-
-        async def receive(name: str, stream: trio.abc.Stream) -> None:
-            received[name] = b""
-            while len(received[name]) < len(text):
-                received[name] += await stream.receive_some()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(receive, "ours", client)
-            nursery.start_soon(receive, "theirs", server)
-            nursery.start_soon(client.send_all, text)
-            nursery.start_soon(server.send_all, text)
-        assert received == {"ours": text, "theirs": text}
-
-
 async def test_goodbye_is_an_end_after_all_data() -> None:
     async with joined() as (client, server):
         await server.send_all(b"bye")

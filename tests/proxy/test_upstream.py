@@ -1,7 +1,10 @@
-"""The transport over memory streams and virtual time."""
+"""The transport, over memory streams with virtual time and over loopback sockets."""
 
+import socket
 import ssl
-from collections.abc import AsyncIterator
+import struct
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -9,12 +12,26 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import HEAD, OK, answers, body_of, chunk, fetch, post, request_of, says, served
+from tests.proxy.certificates import needs_openssl, over_tls, trusting
+from tests.proxy.scripted import (
+    CONTEXT,
+    HEAD,
+    OK,
+    Script,
+    answers,
+    body_of,
+    chunk,
+    fetch,
+    post,
+    request_of,
+    says,
+    served,
+)
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import SEND_BYTES_MAX, WRITE_TIMEOUT_S
 from wiretape.proxy.upstream.connection import End
-from wiretape.proxy.upstream.errors import StalledError
+from wiretape.proxy.upstream.errors import ResetError, StalledError
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
 
@@ -60,11 +77,6 @@ async def test_given_target_is_sent_unchanged(target: bytes) -> None:
     assert await sent(request) == b"GET " + target + b" HTTP/1.1\r\nHost: upstream.test\r\n\r\n"
     egress = UpstreamSettings(egress=Egress(host="proxy.test", port=3128))
     assert (await sent(request, egress)).startswith(b"GET http://upstream.test" + target + b" HTTP/1.1\r\n")
-
-
-async def test_request_without_body_has_no_framing() -> None:
-    request = httpx.Request("GET", "http://upstream.test/v1/models")
-    assert await sent(request) == b"GET /v1/models HTTP/1.1\r\nHost: upstream.test\r\n\r\n"
 
 
 async def test_streamed_body_is_sent_in_chunks(autojump_clock: MockClock) -> None:
@@ -117,23 +129,6 @@ async def test_each_read_is_one_item_with_its_time(autojump_clock: MockClock) ->
     assert [round(t) for t, _ in reads] == [0, 1, 2]
     assert body.head_t == began
     assert body.end is End.FRAMED
-
-
-async def test_connection_is_reused() -> None:
-    async with served(answers(OK, HEAD + b"0\r\n\r\n", OK)) as (transport, upstream):
-        for _ in range(3):
-            await (await fetch(transport, post())).aread()
-            assert len(transport.pool) == 1
-    assert len(upstream.opened) == 1
-
-
-async def test_unrepeatable_body_gets_a_new_connection() -> None:
-    async with served(answers(OK, OK)) as (transport, upstream):
-        await (await fetch(transport, post())).aread()
-        await (await fetch(transport, post(pieces(b"a", b"b")))).aread()
-        assert len(transport.pool) == 2
-        await (await fetch(transport, post())).aread()
-    assert len(upstream.opened) == 2
 
 
 async def test_error_in_request_body_is_raised_unchanged(autojump_clock: MockClock) -> None:
@@ -199,14 +194,98 @@ async def test_proxy_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> 
     assert upstream.opened == [("upstream.test", 80)]
 
 
-async def test_closed_transport_keeps_no_connection() -> None:
-    async with served(answers(OK)) as (transport, upstream):
-        response = await fetch(transport, post())
-        await transport.aclose()
-        await response.aread()
-        assert not upstream.still_open
-
-
 def test_invalid_ca_file_raises_at_start() -> None:
     with pytest.raises(ssl.SSLError):
         UpstreamTransport(UpstreamSettings(ca_file=Path(__file__)))
+
+
+@asynccontextmanager
+async def listening(script: Script) -> AsyncGenerator[tuple[int, list[trio.SocketStream]]]:
+    """Yield the port and the accepted connections."""
+    accepted: list[trio.SocketStream] = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        accepted.append(stream)
+        try:
+            await script(stream)
+        except trio.BrokenResourceError:
+            pass  # the other side left
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, serve, [listener])
+        with trio.fail_after(10):
+            yield listener.socket.getsockname()[1], accepted
+        nursery.cancel_scope.cancel()
+
+
+def reset(stream: trio.abc.Stream) -> None:
+    """Close with RST."""
+    assert isinstance(stream, trio.SocketStream)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.socket.close()
+
+
+@pytest.mark.parametrize("how", ["FIN", "RST", "garbage"])
+async def test_stale_connection_is_detected_before_reuse(how: str) -> None:
+    """U58: the socket is readable, so the request is not even sent on it."""
+    stale = trio.Event()
+    requests: list[bytes] = []
+
+    async def script(stream: trio.abc.Stream) -> None:
+        requests.append(await request_of(stream))
+        await stream.send_all(OK)
+        await stale.wait()
+        if how == "RST":
+            reset(stream)
+        elif how == "garbage":
+            await stream.send_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+            await trio.sleep_forever()
+
+    async with listening(script) as (port, accepted), aclosing(UpstreamTransport(context=CONTEXT)) as transport:
+        request = post(url=f"http://127.0.0.1:{port}/")
+        assert await (await fetch(transport, request)).aread() == b"ok"
+        stale.set()
+        while not next(iter(transport.pool._idle.values()))[0].readable:  # pyright: ignore[reportPrivateUsage]
+            await trio.lowlevel.checkpoint()
+        assert await (await fetch(transport, request)).aread() == b"ok"
+        assert (len(accepted), len(requests)) == (2, 2)
+
+
+@needs_openssl
+@pytest.mark.parametrize("torn", [False, True])
+async def test_tls_close_without_goodbye_is_a_reset(torn: bool) -> None:
+    """A body that lasts until the close is complete only if TLS said goodbye."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+        assert isinstance(stream, trio.SSLStream)
+        if not torn:
+            await stream.aclose()
+
+    async with listening(over_tls(script)) as (port, _):
+        transport = UpstreamTransport(context=trusting())
+        body = body_of(await fetch(transport, post(url=f"https://127.0.0.1:{port}/")))
+        data = b""
+        try:
+            async for read in body:
+                data += read.data
+        except ResetError:
+            pass
+        assert data == b"all of it"
+        assert (body.end, type(body.fault)) == ((None, ResetError) if torn else (End.CLOSED, type(None)))
+
+
+@needs_openssl
+async def test_idle_tls_connection_is_reused_despite_its_tickets() -> None:
+    async with (
+        listening(over_tls(answers(OK, OK, OK))) as (port, accepted),
+        aclosing(UpstreamTransport(context=trusting())) as transport,
+    ):
+        for _ in range(3):
+            request = post(url=f"https://127.0.0.1:{port}/")
+            assert await (await fetch(transport, request)).aread() == b"ok"
+        assert len(accepted) == 1

@@ -1,10 +1,22 @@
-"""A proxy that is killed under load loses nothing that a client was given (P04); six of the kills of `make kills`"""
+"""A proxy whose requests are aborted (G10, G11) or that is killed (P04): a part of `make aborts` and `make kills`."""
 
 from pathlib import Path
 
 import pytest
 
+from tests.proxy.aborts import aborted
 from tests.proxy.kills import killed
+
+
+@pytest.mark.slow
+@pytest.mark.case("C01", "C02")
+async def test_requests_that_are_aborted_leave_nothing(tmp_path: Path) -> None:
+    figures = await aborted(175, tmp_path)
+    assert figures.left == []
+    assert figures.aborted > 60
+    assert len(figures.closed_s) > 35
+    # 50 ms on a quiet machine (docs/internals/laws.md); a second under any load (failures.md G10).
+    assert figures.at(0.99) < 1_000
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Compressed chat requests: read within bounds, and forwarded unchanged unless edited."""
+"""Chat requests on their way upstream: settings of a request, compressed bodies, edits and repaired histories."""
 
 import gzip
 import threading
@@ -10,13 +10,78 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import DONE, HEAD, House, finish, house, role, text
+from tests.support.house import ASKED, DONE, HEAD, House, finish, house, role, text
 from wiretape.events.core.json_text import dumps, parse
-from wiretape.proxy.relay.stream_request import decoded
+from wiretape.events.core.settings import Settings
+from wiretape.events.core.splice import Edit, apply
+from wiretape.proxy.config.model import Route, Target
+from wiretape.proxy.http1 import Headers
+from wiretape.proxy.relay.stream_request import decoded, settings_for, unstreamed, with_usage
 from wiretape.replay.matching.compared_request import request_of as recorded_request
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.files import parse as load
+
+MARKED = "\n`💻 ls -la`\nHere they are.\n⚠ Stream stalled mid tool-call: ls was cut short. Nothing was executed."
+
+
+def asked(said: str = MARKED) -> dict[str, Any]:
+    messages = [*ASKED["messages"], {"role": "assistant", "content": said}, {"role": "user", "content": "`💻 more`"}]
+    return {**ASKED, "messages": messages, "seed": 12345678901234567890}
+
+
+class Upstream:
+    """Answers, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, stream: trio.abc.Stream) -> None:
+        while request := await request_of(stream):
+            self.bodies.append(request.partition(b"\r\n\r\n")[2])
+            await stream.send_all(HEAD + chunk(text("hi") + finish() + DONE) + b"0\r\n\r\n")
+
+
+async def of_history(home: House) -> list[Any]:
+    return [dict(record.keys) for record in await home.tape() if record.kind == "history"]
+
+
+MARKS = [{"path": ["messages", 1, "content"], "markers": 1, "warnings": 1, "repaired": False}]
+REPAIRED = [{**MARKS[0], "repaired": True}]
+
+
+async def test_history_marks_are_recorded_and_sent_unchanged_by_default(autojump_clock: MockClock) -> None:
+    async with house(upstream := Upstream()) as home:
+        await home.ask(asked())
+        assert upstream.bodies == [dumps(asked())]
+        assert await home.ending() == ("completed", ["history_marked"])
+        assert await of_history(home) == [{"marks": MARKS}]
+        assert b"wiretape_histories_marked_total 1.0\n" in home.assembly.metrics.text()
+
+
+async def test_repaired_history_is_sent_clean_and_recorded_twice(autojump_clock: MockClock) -> None:
+    async with house(upstream := Upstream(), route={"history": "repair"}) as home:
+        await home.ask(asked())
+        assert upstream.bodies == [dumps(asked("Here they are."))]
+        (keys,) = await of_history(home)
+        (request,) = [record for record in await home.tape() if record.kind == "request"]
+        assert request.raw == dumps(asked())
+        edits = [Edit("", start, end, new.encode()) for start, end, new in keys["edits"]]
+        assert apply(dumps(asked()), edits) == upstream.bodies[0]
+
+
+async def test_hashed_requests_record_no_history(autojump_clock: MockClock) -> None:
+    async with house(Upstream(), route={"history": "repair"}, config={"requests": "hash"}) as home:
+        await home.ask(asked())
+        assert await of_history(home) == [{"marks": REPAIRED}]
+
+
+async def test_history_off_records_nothing(autojump_clock: MockClock) -> None:
+    async with house(Upstream(), route={"history": "off"}) as home:
+        await home.ask(asked())
+        assert await of_history(home) == []
+        assert await home.ending() == ("completed", [])
+
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi " + "there " * 40}]}
 PLAIN = dumps(BODY)
@@ -125,3 +190,57 @@ async def test_abandoned_decoding_takes_no_shared_thread(monkeypatch: pytest.Mon
                 nursery.cancel_scope.cancel()
     finally:
         goes_on.set()
+
+
+ROUTE = Route(name="", targets=(Target(name="u", url="http://127.0.0.1:1/v1"),), settings=Settings(on_partial="both"))
+
+
+@pytest.mark.parametrize(
+    ("headers", "changed"),
+    [
+        ({}, {}),
+        ({b"x-wiretape-on-partial": b"warn"}, {"on_partial": "warn"}),
+        ({b"x-wiretape-on-partial": b" Error "}, {"on_partial": "error"}),
+        ({b"x-wiretape-on-partial": b"loud"}, {}),
+        ({b"x-wiretape-tools": b"held"}, {"tools": "held"}),
+        ({b"x-wiretape-tools": b"\xff"}, {}),
+        ({b"x-wiretape-tool-events": b"off"}, {"tool_events": False}),
+        ({b"x-hermes-tool-progress": b"OFF"}, {"tool_events": False}),
+        ({b"x-wiretape-tool-events": b"on"}, {}),
+    ],
+    ids=["nothing", "a mode", "in another case", "an unknown word", "held", "no word", "off", "off for hermes", "on"],
+)
+def test_request_headers_change_settings(headers: dict[bytes, bytes], changed: dict[str, Any]) -> None:
+    wanted: dict[str, Any] = {"on_partial": "both"} | changed
+    assert settings_for(ROUTE, Headers(headers.items())) == Settings(**wanted)
+
+
+@pytest.mark.parametrize(
+    ("body", "edited"),
+    [
+        (b'{"stream":true}', b'{"stream_options":{"include_usage":true},"stream":true}'),
+        (
+            b'{"stream":true,"stream_options":null, "n":123456789012345678901}',
+            b'{"stream":true,"stream_options":{"include_usage":true}, "n":123456789012345678901}',
+        ),
+        (
+            b'{"stream_options":{"include_usage":false,"x":1}}',
+            b'{"stream_options":{"include_usage":true,"x":1}}',
+        ),
+        (b'{"stream_options":{}}', b'{"stream_options":{"include_usage":true}}'),
+    ],
+    ids=["no options", "null, and a number beyond a float", "a false one", "empty options"],
+)
+def test_usage_is_requested_by_an_edit_in_place(body: bytes, edited: bytes) -> None:
+    assert parse(with_usage(body, parse(body))) == parse(edited)
+    assert b"123456789012345678901" in with_usage(body, parse(body)) or b"123456789012345678901" not in body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"stream":true,"a":1.10}', b'{"a":1.10,"stream" : true , "stream_options":{"include_usage":true}}'],
+    ids=["alone", "with options"],
+)
+def test_streaming_is_switched_off_by_an_edit_in_place(body: bytes) -> None:
+    assert parse(unstreamed(body)) == {"stream": False, "a": 1.1}
+    assert b"1.10" in unstreamed(body)

@@ -135,8 +135,8 @@ def _recheck(
 ) -> None:
     """Run today's repairs over old tapes.
 
-    Compares the results with the summary of a sealed tape, or with the ending and flags of a live one and its row in
-    the catalogue. Exit code 1 if anything changed or could not be read.
+    Compares the results with the summary of a sealed tape, or with the ending and flags of a live one.
+    Exit code 1 if anything changed or could not be read.
     """
     with one_line_errors():
         from ..compare.recheck import recheck_paths

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -32,20 +31,6 @@ app = typer.Typer()
 
 #: The name of a run's folder, so that its tapes are found if it was killed.
 _PREFIX: Final = "wiretape-record-"
-#: Why the proxy refuses requests (proxy/security/access.py), as far as the status shows it.
-_REFUSED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "400": "a repeated header, a key in the URL, or invalid JSON",
-        "401": "the proxy needs its own key",
-        "403": "a page of another origin: see the setting `origins`",
-        "404": "the path is not below /v1/ or /ROUTE/v1/",
-        "405": "this method is not relayed",
-        "413": "longer than `body_bytes_max`",
-        "415": "a chat request without Content-Type application/json",
-        "421": "the Host is not this machine: see the setting `hosts`",
-        "503": "too many requests at once, or no space for tapes",
-    }
-)
 _SETTINGS: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
 
@@ -211,7 +196,7 @@ def _refusals(refused: Mapping[str, int]) -> str:
     for status, count in sorted(refused.items()):
         known = status.isdecimal() and int(status) in set(HTTPStatus)
         phrase = f" {HTTPStatus(int(status)).phrase}" if known else ""
-        each.append(f"{count} with {status}{phrase}" + (f" ({_REFUSED[status]})" if status in _REFUSED else ""))
+        each.append(f"{count} with {status}{phrase}")
     count = sum(refused.values())
     were = "request was" if count == 1 else "requests were"
     return f"{count} {were} refused by the proxy: {', '.join(each)}" if count else ""

@@ -1,7 +1,6 @@
 """Run today's repairs over old tapes and compare the results with what the tapes say of themselves."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -10,9 +9,6 @@ from wiretape.events.core.json_text import as_list, as_object, parse
 from wiretape.events.core.model import Ended
 from wiretape.events.emit import events
 from wiretape.events.tape.record import NO_KEYS, Record
-from wiretape.proxy.store.catalogue import Rows, peek
-from wiretape.proxy.store.catalogue_row import StreamRow, row_of_tape
-from wiretape.proxy.store.store import PAGE_MAX, Filter
 
 from ..matching.json_diff import changes, shortened
 from ..sealed.files import Recording, read
@@ -27,8 +23,6 @@ __all__ = ["RecheckedFile", "recheck", "recheck_paths"]
 _FLAGS_OF_THE_PROXY: Final = frozenset(
     {"failed_here", "history_marked", "key_masked", "log_failure", "unframed", "untaped", "wrong_content_type"}
 )
-#: Columns of the catalogue that a tape alone decides.
-_CATALOGUED: Final = ("model", "ending", "flags", "input_tokens", "output_tokens", "first_content_us")
 _SUMMARY: Final = b'{"k":"fold"'
 
 
@@ -53,19 +47,13 @@ class RecheckedFile(NamedTuple):
             yield f"{self.path}: {self.error}"
 
 
-def recheck(data: bytes, row: StreamRow | None = None) -> tuple[Recording, list[Difference]]:
-    """Return the recording and what has changed; `row` is the catalogue's row of a live tape."""
+def recheck(data: bytes) -> tuple[Recording, list[Difference]]:
+    """Return the recording and what has changed."""
     recording = read_tape(data, verify=False)
     folds = [line for line in data.split(b"\n") if line.startswith(_SUMMARY)] if data.startswith(MARK) else []
     found: list[Difference] = []
     for number, records in enumerate(recording.streams, 1):
         said, now = _sealed_summary(folds[number - 1], records) if folds else _live_end(records)
-        if row is not None:
-            fresh = row_of_tape(row.stream, records).stream
-            said, now = (
-                {**each, "catalogue": {name: getattr(one, name) for name in _CATALOGUED}}
-                for each, one in ((said, row), (now, fresh))
-            )
         found += [
             of_change(change, Difference("", None, None, breaking=True, stream=number)) for change in changes(said, now)
         ]
@@ -92,31 +80,19 @@ def recheck_paths(paths: Iterable[Path], *, write: bool = False) -> list[Recheck
     """Check files, and every tape below folders. With `write`, seal changed sealed tapes again; live ones stay."""
     files: list[RecheckedFile] = []
     for path in paths:
-        rows = _catalogue(path) if path.is_dir() else {}
         tapes = tapes_in(path) if path.is_dir() else [path]
-        files += [_check_file(tape, rows.get(tape.stem), write=write) for tape in tapes]
+        files += [_check_file(tape, write=write) for tape in tapes]
     if not files:
         raise TapeError("no .tape file found")
     return files
 
 
-def _catalogue(folder: Path) -> dict[str, StreamRow]:
-    """Return all rows of a data folder's catalogue, also while a server uses it; empty for any other folder."""
-    rows: dict[str, StreamRow] = {}
-    which: Filter | None = Filter()
-    while which is not None and (folder / "catalogue.db").is_file():
-        page = peek(folder, partial(Rows.page, which=which, limit=PAGE_MAX)) or []
-        rows |= {row.stream: row for row in page}
-        which = Filter(before=page[-1]) if len(page) == PAGE_MAX else None
-    return rows
-
-
-def _check_file(path: Path, row: StreamRow | None, *, write: bool) -> RecheckedFile:
+def _check_file(path: Path, *, write: bool) -> RecheckedFile:
     data = path.read_bytes()
     sealed = data.startswith(MARK)
     try:
         data = read(path)
-        recording, differences = recheck(data, None if sealed else row)
+        recording, differences = recheck(data)
     except TapeError as error:
         return RecheckedFile(path, sealed, 0, len(data), (), str(error))
     written = write and sealed and bool(differences)

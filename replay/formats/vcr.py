@@ -1,14 +1,14 @@
 """Cassettes of VCR.py and cassetter, in YAML or JSON.
 
-YAML is read from the events of PyYAML's C parser, with the scalars of YAML 1.2 and bounds on size. Not from its nodes:
-composing them overflows the C stack at 50,000 levels.
+YAML is read by PyYAML with the scalars of YAML 1.2. Its events are checked first: composing overflows the C stack at
+50,000 levels.
 """
 
-import base64
 import binascii
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -28,23 +28,20 @@ __all__ = ["HAS_YAML", "from_vcr", "read_yaml"]
 _OTHER_PROTOCOLS: Final = ("grpc_interactions", "ws_interactions")
 _BODY_TYPES: Final = frozenset({"json", "text", "binary", "none"})
 _NESTING_MAX: Final = 64
-#: Values in one file. Each use of an alias counts all values of its anchor, so that small files stay small.
-_NODES_MAX: Final = 2_000_000
+#: Each alias repeats at most the whole file, since none may be inside an anchor.
+_ALIASES_MAX: Final = 1_000
 
 _TAG: Final = "tag:yaml.org,2002:"
-_TEXT_TAGS: Final = frozenset({"!", "str", "python/str", "python/unicode"})
-_SCALAR_TAGS: Final = frozenset({"", "int", "float", "bool", "null", "timestamp", *_TEXT_TAGS})
-_COLLECTION_TAGS: Final = frozenset({"map", "seq", "python/tuple"})
+#: The words with another type than text. Numbers are narrower than in YAML 1.2: PyYAML writes the texts `1e5` and `089`
+#: without quotes.
 _WORDS: Final = MappingProxyType(
     {
-        **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-        **dict.fromkeys(("true", "True", "TRUE"), True),
-        **dict.fromkeys(("false", "False", "FALSE"), False),
+        "null": "(?:~|null|Null|NULL|)",
+        "bool": "(?:true|True|TRUE|false|False|FALSE)",
+        "int": "[-+]?(?:0|[1-9][0-9]{0,300})",
+        "float": r"[-+]?[0-9]{1,300}\.[0-9]{0,300}(?:[eE][-+][0-9]{1,3})?",
     }
 )
-#: Narrower than YAML 1.2: PyYAML writes the texts `1e5` and `089` without quotes, so they are read as text.
-_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,300})")
-_FLOAT: Final = re.compile(r"[-+]?[0-9]{1,300}\.[0-9]{0,300}(?:[eE][-+][0-9]{1,3})?")
 
 
 def from_vcr(data: bytes) -> Contents:
@@ -150,7 +147,9 @@ def read_yaml(data: bytes) -> Any:
     if not HAS_YAML:
         raise TapeError("reading YAML needs PyYAML: pip install 'wiretape[vcr]'")
     try:
-        return _Reader(yaml.parse(data.decode("utf-8-sig").encode(), Loader=yaml.CSafeLoader)).document()
+        text = data.decode("utf-8-sig").encode()
+        _check_bounds(text)
+        return yaml.load(text, Loader=_loader())  # noqa: S506 - a safe loader of ours
     except UnicodeDecodeError as error:
         raise TapeError(f"byte {error.start}: not UTF-8") from None
     except yaml.MarkedYAMLError as error:
@@ -158,93 +157,48 @@ def read_yaml(data: bytes) -> Any:
         raise TapeError(f"{line}{error.problem}") from None
     except yaml.YAMLError as error:
         raise TapeError(" ".join(str(error).split())) from None
+    except (LookupError, TypeError, ValueError) as error:
+        raise TapeError(f"a value that does not fit its tag: {' '.join(str(error).split())}") from None
 
 
-class _Reader:
-    """A fold over parser events that makes dicts, lists, texts, bytes and numbers, and never other objects."""
-
-    def __init__(self, events: "Iterator[yaml.Event]") -> None:
-        self._events = events
-        self._nodes = 0
-        self._anchors: dict[str, tuple[Any, int]] = {}
-
-    def document(self) -> Any:
-        """Return the value between the start and the end of the document, or None if there is no document."""
-        next(self._events)
-        if isinstance(next(self._events), yaml.StreamEndEvent):
-            return None
-        value = self._value(next(self._events), 0)
-        next(self._events)
-        if not isinstance(event := next(self._events), yaml.StreamEndEvent):
-            raise _refused(event, "more than one document")
-        return value
-
-    def _value(self, event: "yaml.Event", depth: int) -> Any:
-        if isinstance(event, yaml.AliasEvent):
-            return self._alias(event)
-        before = self._nodes
-        self._count(event, 1)
-        if isinstance(event, yaml.ScalarEvent):
-            value = _scalar(event)
-        else:
-            assert isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent), (
-                "a value begins with one of four events"
-            )
-            if depth >= _NESTING_MAX:
-                raise _refused(event, "nested too deeply")
-            if event.tag is not None and event.tag.removeprefix(_TAG) not in _COLLECTION_TAGS:
-                raise _refused(event, f"unknown tag {event.tag}")
-            value = self._mapping(depth) if isinstance(event, yaml.MappingStartEvent) else self._sequence(depth)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = value, self._nodes - before
-        return value
-
-    def _alias(self, event: yaml.AliasEvent) -> Any:
-        if event.anchor not in self._anchors:
-            raise _refused(event, f"no anchor before the alias *{event.anchor}")
-        value, nodes = self._anchors[event.anchor]
-        self._count(event, nodes)
-        return value
-
-    def _count(self, event: "yaml.Event", nodes: int) -> None:
-        self._nodes += nodes
-        if self._nodes > _NODES_MAX:
-            raise _refused(event, f"more than {_NODES_MAX} values")
-
-    def _mapping(self, depth: int) -> dict[str, Any]:
-        members: dict[str, Any] = {}
-        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            if not isinstance(event, yaml.ScalarEvent):
-                raise _refused(event, "a key that is not a scalar")
-            members[event.value] = self._value(next(self._events), depth + 1)
-        return members
-
-    def _sequence(self, depth: int) -> list[Any]:
-        items: list[Any] = []
-        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._value(event, depth + 1))
-        return items
+def _check_bounds(text: bytes) -> None:
+    """Refuse what would overflow the stack or the memory when it is composed."""
+    depth = aliases = anchored = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            anchored += bool(anchored or event.anchor)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+            anchored -= bool(anchored)
+        aliases += isinstance(event, yaml.AliasEvent)
+        nested = isinstance(event, yaml.AliasEvent) and anchored
+        if depth > _NESTING_MAX or aliases > _ALIASES_MAX or nested:
+            why = "nested too deeply" if depth > _NESTING_MAX else "too many aliases, or one inside an anchor"
+            assert event.start_mark is not None, "the parser marks every event"
+            raise TapeError(f"line {event.start_mark.line + 1}: {why}")
 
 
-def _scalar(event: "yaml.ScalarEvent") -> Any:
-    """Return a text, or the value of a plain word or of a tag."""
-    tag = (event.tag or "").removeprefix(_TAG)
-    if tag == "binary":
-        try:
-            return base64.b64decode("".join(event.value.split()), validate=True)
-        except (binascii.Error, ValueError):
-            raise _refused(event, "!!binary is not base64") from None
-    if tag not in _SCALAR_TAGS:
-        raise _refused(event, f"unknown tag {event.tag}")
-    if tag in _TEXT_TAGS or (not tag and not event.implicit[0]):
-        return event.value
-    if event.value in _WORDS:
-        return _WORDS[event.value]
-    if _INTEGER.fullmatch(event.value):
-        return int(event.value)
-    return float(event.value) if _FLOAT.fullmatch(event.value) else event.value
+@lru_cache(1)
+def _loader() -> "type[yaml.CSafeLoader]":
+    """Return a safe loader with the plain words of YAML 1.2 and texts as keys."""
 
+    class Loader(yaml.CSafeLoader):
+        yaml_implicit_resolvers: Any = {
+            None: [(_TAG + name, re.compile(words + "$")) for name, words in _WORDS.items()]
+        }
 
-def _refused(event: "yaml.Event", why: str) -> TapeError:
-    assert event.start_mark is not None, "the parser marks every event"
-    return TapeError(f"line {event.start_mark.line + 1}: {why}")
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.constructor.ConstructorError(None, None, "a key that is not a scalar", key.start_mark)
+                key.tag = f"{_TAG}str"
+            return super().construct_mapping(node, deep)
+
+    made = Loader.yaml_constructors
+    names = ("null", "bool", "int", "float", "binary", "str", "seq", "map")
+    Loader.yaml_constructors = {None: made[None], **{_TAG + name: made[_TAG + name] for name in names}}
+    for name in (f"{_TAG}python/str", f"{_TAG}python/unicode", f"{_TAG}timestamp"):
+        Loader.add_constructor(name, made[f"{_TAG}str"])
+    Loader.add_constructor(f"{_TAG}python/tuple", made[f"{_TAG}seq"])
+    return Loader

@@ -1,8 +1,6 @@
 """Compare files and folders with `wiretape diff`, and old tapes with `wiretape recheck`."""
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -182,17 +180,3 @@ def test_json_output(tmp_path: Path) -> None:
 def test_an_empty_folder_is_an_error_also_under_the_old_name_of_the_verb(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["refold", str(tmp_path)])
     assert "no .tape file found" in str(done.exception)
-
-
-def test_a_data_folder_is_compared_with_its_catalogue(tmp_path: Path) -> None:
-    tape = tmp_path / "2026-11-18" / "s1.tape"
-    tape.parent.mkdir()
-    tape.write_bytes(LIVE)
-    run = CliRunner()
-    assert run.invoke(app, ["reindex", "--data", str(tmp_path)]).exit_code == 0
-    assert run.invoke(app, ["recheck", str(tmp_path)]).exit_code == 0
-    with closing(sqlite3.connect(tmp_path / "catalogue.db")) as base, base:
-        base.execute("UPDATE streams SET input_tokens = 7")
-    done = run.invoke(app, ["recheck", str(tmp_path)])
-    assert done.stdout.startswith(f"{tape}: stream 1: catalogue.input_tokens: 7 -> ")
-    assert done.exit_code == 1

@@ -163,10 +163,7 @@ for host, kind in [("gateway:80", "application/json")] * 2 + [(base.netloc, "tex
     connection.request("POST", base.path + "/chat/completions", '{"stream":true,"messages":[]}', headers)
     connection.getresponse().read()
 """
-REASONS = (
-    "3 requests were refused by the proxy: 1 with 415 Unsupported Media Type (a chat request without Content-Type "
-    "application/json), 2 with 421 Misdirected Request (the Host is not this machine: see the setting `hosts`)"
-)
+REASONS = "3 requests were refused by the proxy: 1 with 415 Unsupported Media Type, 2 with 421 Misdirected Request"
 
 
 async def test_refused_requests_are_reported_with_the_reason(runner: Runner) -> None:

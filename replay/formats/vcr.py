@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from wiretape.events.core.errors import TapeError
@@ -34,13 +33,11 @@ _ALIASES_MAX: Final = 1_000
 _TAG: Final = "tag:yaml.org,2002:"
 #: The words with another type than text. Numbers are narrower than in YAML 1.2: PyYAML writes the texts `1e5` and `089`
 #: without quotes.
-_WORDS: Final = MappingProxyType(
-    {
-        "null": "(?:~|null|Null|NULL|)",
-        "bool": "(?:true|True|TRUE|false|False|FALSE)",
-        "int": "[-+]?(?:0|[1-9][0-9]{0,300})",
-        "float": r"[-+]?[0-9]{1,300}\.[0-9]{0,300}(?:[eE][-+][0-9]{1,3})?",
-    }
+_WORDS: Final = (
+    ("null", "(?:~|null|Null|NULL|)"),
+    ("bool", "(?:true|True|TRUE|false|False|FALSE)"),
+    ("int", "[-+]?(?:0|[1-9][0-9]{0,300})"),
+    ("float", r"[-+]?[0-9]{1,300}\.[0-9]{0,300}(?:[eE][-+][0-9]{1,3})?"),
 )
 
 
@@ -184,10 +181,6 @@ def _loader() -> "type[yaml.CSafeLoader]":
     """Return a safe loader with the plain words of YAML 1.2 and texts as keys."""
 
     class Loader(yaml.CSafeLoader):
-        yaml_implicit_resolvers: Any = {
-            None: [(_TAG + name, re.compile(words + "$")) for name, words in _WORDS.items()]
-        }
-
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
@@ -195,6 +188,8 @@ def _loader() -> "type[yaml.CSafeLoader]":
                 key.tag = f"{_TAG}str"
             return super().construct_mapping(node, deep)
 
+    resolvers: Any = {None: [(_TAG + name, re.compile(f"{words}$")) for name, words in _WORDS]}
+    Loader.yaml_implicit_resolvers = resolvers
     made = Loader.yaml_constructors
     names = ("null", "bool", "int", "float", "binary", "str", "seq", "map")
     Loader.yaml_constructors = {None: made[None], **{_TAG + name: made[_TAG + name] for name in names}}

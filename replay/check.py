@@ -13,7 +13,7 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
-from .redaction.body_codec import unreadable
+from .redaction.plain_text import unreadable
 from .redaction.redact import findings
 from .redaction.shapes import find
 from .sealed.files import folder_of, together, with_lf

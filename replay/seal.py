@@ -15,7 +15,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 
 from .matching.key import exact_key_of, key_of
 from .normalize.normalize import normalise
-from .redaction.body_codec import unreadable
+from .redaction.plain_text import unreadable
 from .redaction.redact import blanked, blanked_path, findings, redact, unmatched
 from .redaction.shapes import find
 from .redaction.user_rules import Redaction

@@ -180,7 +180,7 @@ def _run(config: "Config", command: Sequence[str]) -> tuple[int, Mapping[str, in
 
 
 def _seal(streams: "Sequence[Sequence[Record]]", out: Path, rules: "Rules") -> None:
-    from ..redaction.body_codec import unreadable
+    from ..redaction.plain_text import unreadable
     from ..seal import seal
 
     sealed = seal(streams, rules)

@@ -168,7 +168,7 @@ def _sealed(recordings: "list[Recording]", rules: "Rules") -> bytes:
     """Seal the streams in order of time. Equal times are ordered by content, never by file name."""
     from wiretape.events.tape.record import encode
 
-    from ..redaction.body_codec import unreadable
+    from ..redaction.plain_text import unreadable
     from ..seal import in_order, seal
 
     if len(recordings) > 1:

@@ -18,7 +18,7 @@ from wiretape.events.tape.tape import reads
 from ..matching.json_diff import Change, changes, first_difference, plain, shortened
 from ..normalize.normalize import normalise
 from ..playback.player import attempts_of, head_of, headers_on
-from ..redaction.body_codec import opened
+from ..redaction.plain_text import opened
 
 __all__ = [
     "Difference",

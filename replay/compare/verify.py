@@ -34,7 +34,7 @@ from ..matching.compared_request import request_of
 from ..matching.json_diff import joined_path, kind_of
 from ..playback.player import attempts_of, head_of
 from ..playback.script import Request
-from ..redaction.body_codec import opened
+from ..redaction.plain_text import opened
 from ..sealed.files import Recording
 from .levels import Difference, Stream, Streams, each_pair, ending_of, unequal, value_of
 

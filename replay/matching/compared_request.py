@@ -13,7 +13,7 @@ from wiretape.events.tape.tape import reads
 
 from ..playback.player import headers_to_send
 from ..playback.script import Request
-from ..redaction.body_codec import plain_body
+from ..redaction.plain_text import plain_body
 from ..redaction.redact import blanked, blanked_path, redact
 from ..redaction.user_rules import Redaction
 from ..sealed.sealed import asked_keys

@@ -16,7 +16,7 @@ from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder, reads
 
-from ..redaction.body_codec import headers_of
+from ..redaction.plain_text import headers_of
 from .script import Fault, Script, Step
 
 __all__ = [

@@ -20,8 +20,7 @@ from wiretape.proxy.security.headers import TAPED_ANSWER, TAPED_ANSWER_PREFIXES,
 
 from ..sealed.clock import RECEIVED
 from ..sealed.texts import Change, Path, Text, edited, texts
-from .body_codec import opened
-from .joined_text import Joined, joined_texts, pieces_of
+from .plain_text import Joined, joined_texts, opened, pieces_of
 from .shapes import (
     BEFORE,
     CLOSERS,

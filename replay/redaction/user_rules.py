@@ -8,7 +8,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from wiretape.events.core.json_text import parse
 
@@ -79,12 +79,11 @@ def detector_of(name: str) -> Detector:
     """Import a detector named `module:function`. Raises ValueError or TypeError otherwise."""
     module, _, function = name.partition(":")
     try:
-        found: Any = getattr(importlib.import_module(module), function)
+        detector: Detector | None = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"Cannot load detector {name!r}: {error}. Name it as module:function.") from error
-    if not callable(found):
+    if not callable(detector):
         raise TypeError(f"Detector {name!r} is not a function.")
-    detector: Detector = found
     return detector
 
 

@@ -14,7 +14,7 @@ from wiretape.events.tape.tape import reads
 
 from ..playback.player import as_played, attempts_of
 from ..playback.script import Request, Script
-from ..redaction.body_codec import plain_body
+from ..redaction.plain_text import plain_body
 from ..redaction.redact import shown_path
 
 __all__ = ["Call", "Fold", "Outcome", "Sent"]

@@ -31,8 +31,8 @@ from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Request, json_answer
 from wiretape.replay.playback.server import listening
-from wiretape.replay.redaction import body_codec as coded
-from wiretape.replay.redaction.body_codec import opened, plain_body, unreadable
+from wiretape.replay.redaction import plain_text as coded
+from wiretape.replay.redaction.plain_text import opened, plain_body, unreadable
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.files import parse

@@ -19,7 +19,7 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.record import encode as line_of
 from wiretape.replay.check import check
-from wiretape.replay.redaction.joined_text import joined_texts
+from wiretape.replay.redaction.plain_text import joined_texts
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import EXACT, seal
 from wiretape.replay.sealed.files import parse

@@ -750,7 +750,7 @@ def test_options_override_settings(pytester: pytest.Pytester) -> None:
 
 WRONG = {
     "prefix='frames'": "the tape marker knows no prefix; it knows end, fault, match, *",
-    "match='zz'": "the tape marker's match is key or position or strict, not 'zz'",
+    "match='zz'": "the tape marker's match is key or position, not 'zz'",
     "prefixes='zz'": "the tape marker's prefixes is frames or bytes, not 'zz'",
     "prefixes='frames', end='zz'": "the tape marker's end is cut or eof or reset or stall or garbage, not 'zz'",
     "speed='inf'": "the tape marker's speed is instant, original or a factor such as 10, not 'inf'",

@@ -103,14 +103,8 @@ class Recorder:
         for frame in frames:
             raw, payload, _, _, canonical = frame
             framed += len(raw)
-            shape = self._shape
-            if (
-                shape is not None
-                and canonical
-                and payload
-                and not self._pending_bytes
-                and shape.texts(payload) is not None
-            ):
+            shape = None if self._pending_bytes else self._shape
+            if shape is not None and canonical and payload and shape.texts(payload) is not None:
                 records.append(Record(self._n, t, "frame", NO_KEYS, raw, payload, ABSENT, shape))
                 self._n += 1
             else:

@@ -375,7 +375,7 @@ class Engine:
             self._send_cards(n, closed)
             if isinstance(event, model.HandedOver):
                 continue
-            if lost and event.reason in CUT_FINISHES and self._settings.on_partial != "error":
+            if event.reason in CUT_FINISHES:
                 self._warn(n, event.reason, lost, out)
             claimed.add(event.choice)
             if not any(call.state is State.MALFORMED for call in lost):
@@ -406,7 +406,8 @@ class Engine:
         self._send(*self._cards.of_calls(n, calls, self.wire, self._writer))
 
     def _warn(self, n: int, code: str, lost: list[Call], before: Out | None = None) -> None:
-        self._send(*self._writer.warning(n, code, lost, before))
+        if lost and self._settings.on_partial != "error":
+            self._send(*self._writer.warning(n, code, lost, before))
 
     # -- endings ------------------------------------------------------------------------------------------------------
 
@@ -445,8 +446,7 @@ class Engine:
     def _close_partial(self, n: int, code: str, lost: list[Call]) -> None:
         """End a stream that must not be taken for whole, as `on_partial` says."""
         self._send(*self._writer.tail())
-        if lost and self._settings.on_partial != "error":
-            self._warn(n, code, lost)
+        self._warn(n, code, lost)
         self._send(*self._writer.close(n, code, lost, self._finished))
         self._closed = True
 
@@ -455,9 +455,7 @@ class Engine:
         assert step.out is not None, "an error has a frame"
         self.failure = step.out.frame()
         self._apply(step.events)
-        lost = self._drop(step.n, "upstream_error", warned=True)
-        if lost and self._settings.on_partial != "error":
-            self._warn(step.n, "upstream_error", lost)
+        self._warn(step.n, "upstream_error", self._drop(step.n, "upstream_error", warned=True))
         self._send(*self._writer.tail(), step.out)
         self.delivered = self.delivered or step.delivers
         self._closed = True

@@ -191,16 +191,6 @@ async def test_repeated_conversation_answers_its_own_calls(autojump_clock: MockC
             assert (await home.tape())[3].keys["results"][0]["stream"] == home.streams[2 * number]
 
 
-async def test_running_results_are_forgotten_with_their_stream(autojump_clock: MockClock) -> None:
-    async def hangs_up(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-
-    async with house(hangs_up) as home:
-        await home.ask(asked(user(), called(READ), result("call_a")), ME)
-        await home.settled()
-        assert len(home.assembly.services.answers) == 0
-
-
 # -- ids --------------------------------------------------------------------------------------------------------------
 
 
@@ -212,13 +202,6 @@ async def test_call_of_another_caller_has_no_link(autojump_clock: MockClock, sto
 
 
 # -- what is not sent -------------------------------------------------------------------------------------------------
-
-
-async def test_calls_are_linked_with_tool_events_off(autojump_clock: MockClock) -> None:
-    async with house(upstream(calling(READ), SAYING), settings=Settings(tool_events=False)) as home:
-        assert await turn(home, user()) == []
-        assert await turn(home, user(), called(READ), result("call_a")) == []
-        assert [fate.answered_by for fate in (await home.store.fates(home.streams[0], 0)).values()] == [home.streams[1]]
 
 
 async def test_hashed_requests_record_no_outputs(autojump_clock: MockClock) -> None:

@@ -31,14 +31,6 @@ def test_no_answer_is_html_even_for_those_who_guess() -> None:
     assert said(json_answer(200, {"a": ["<b>"]})) == {"a": ["<b>"]}
 
 
-@pytest.mark.parametrize("media", [b"text/html", b"text/plain", None])
-def test_json_error_gets_a_json_media_type(media: bytes | None) -> None:
-    headers = [] if media is None else [(b"content-type", media)]
-    answer = wrapped_error(400, headers, b'{"error":"<script>"}')
-    assert answer.body == b'{"error":"<script>"}'
-    assert JSON_TYPE in answer.headers
-
-
 PAGES: list[tuple[str, bytes, bytes, str]] = [
     ("a page", b"text/html; charset=utf-8", b"<html><title>502</title>", "text/html: <html><title>502</title>"),
     ("a text", b"text/plain", b"busy\n", "5 bytes of text/plain: busy"),
@@ -70,7 +62,6 @@ def test_an_error_of_any_size_stays_small(more: int, whole: bool) -> None:
     assert len(answer.body) <= ERROR_BYTES_MAX
 
 
-REFUSED = Failure(ending="refused", message="")
 STATUS = Failure(ending="upstream_error", message="", status=500)
 NOW = 1_000_000_000.0
 
@@ -91,16 +82,6 @@ def after(failure: Failure, attempt: int = 1, *, elsewhere: bool = False, unstre
 )
 def test_lasting_failures_are_not_retried(failure: Failure) -> None:
     assert after(failure, elsewhere=True) == Decision(Next.GIVE_UP)
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [replace(REFUSED, timed_out=True), replace(REFUSED, transient=False)],
-    ids=["a connect that took its whole deadline", "a certificate"],
-)
-def test_unreachable_upstream_is_skipped_at_once(failure: Failure) -> None:  # U02, U05
-    assert after(failure) == Decision(Next.GIVE_UP)
-    assert after(failure, elsewhere=True) == Decision(Next.ELSEWHERE)
 
 
 @pytest.mark.parametrize(

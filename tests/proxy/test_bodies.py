@@ -104,15 +104,6 @@ def test_damaged_body_is_read_as_strictly_as_by_h11(reads: list[bytes], at: int,
         assert their_body.startswith(body)
 
 
-@pytest.mark.parametrize(
-    "wire",
-    [b"5\nhello\r\n", b"5\r\nhello\n0\r\n\r\n", b"0\r\nX: 1\n\n", b"5\r\nhello\r\nX", b" 5\r\nhello", b"5 x\r\nhello"],
-    ids=["a bare LF behind a size", "behind a chunk", "behind a trailer", "letters", "a space first", "words behind"],
-)
-def test_lax_line_ends_are_refused(wire: bytes) -> None:
-    assert ours([wire])[1] is not True
-
-
 def fault_of(wire: bytes, step: int) -> int:
     """Return the byte at which a body fed in steps is refused."""
     dechunker = Dechunker()

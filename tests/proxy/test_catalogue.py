@@ -20,13 +20,12 @@ from wiretape.events.core.model import Usage
 from wiretape.events.emit import Emitter, events, summarise
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
+from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
 from wiretape.proxy.store.catalogue import peek, reindex
 from wiretape.proxy.store.catalogue_row import (
     AnswerRow,
     Fate,
     digest,
-    request_digest,
     row_of_tape,
 )
 from wiretape.proxy.store.files import FileStore, open_files
@@ -88,15 +87,6 @@ def test_rewritten_arguments_have_the_same_digest_up_to_a_bound() -> None:
         said, other = f'{{"a":"{text_of}","b":1}}', f'{{"b":1,"a":"{text_of}"}}'
         assert len(said) == PARSE_INLINE_BYTES_MAX + over
         assert (digest(said) == digest(other)) is equal
-
-
-def test_a_request_is_recognised_by_its_length_and_its_ends() -> None:
-    small, large = b"{}", b"x" * (2 * REQUEST_END_BYTES + 1)
-    assert request_digest(small) == request_digest(b"{}") != request_digest(b"{ }")
-    for at in (0, REQUEST_END_BYTES - 1, REQUEST_END_BYTES + 1, 2 * REQUEST_END_BYTES):
-        assert request_digest(large) != request_digest(large[:at] + b"y" + large[at + 1 :])
-    assert request_digest(large) != request_digest(large + b"x")
-    assert request_digest(large[1:]) != request_digest(large)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -108,14 +108,6 @@ async def test_unfinished_body_generator_is_closed() -> None:
     assert body.closed
 
 
-async def test_connection_is_not_reused_after_early_response() -> None:
-    kept: list[Connection] = []
-    one = exchange(Deaf(100, OK, waits=False), kept)
-    await one.send(request(Pieces()))
-    assert [read.data async for read in one] == [b"ok"]
-    assert not kept
-
-
 @pytest.mark.parametrize(
     ("answer", "reusable"),
     [

@@ -131,16 +131,6 @@ async def test_a_tape_that_did_not_become_durable_takes_no_more_writes(tmp_path:
         assert "sick.tape" in said[0]
 
 
-async def test_a_folder_that_did_not_become_durable_breaks_its_round(tmp_path: Path) -> None:
-    disk, said = Disk(), list[str]()
-    async with open_files(tmp_path, durability="disk", warn=said.append, sync=disk, round_s=60) as store:
-        disk.sick = {"live"}
-        await store.create("a")
-        with pytest.raises(TapeBrokenError):
-            await store.append("a", stream_of("a")[0])
-    assert len(said) == 1
-
-
 @pytest.mark.parametrize("durability", ["process", "disk"])
 async def test_a_sync_that_raises_breaks_its_round_and_wakes_appends(tmp_path: Path, durability: Durability) -> None:
     def sync(fds: Collection[int]) -> Mapping[int, str]:

@@ -160,14 +160,6 @@ def test_fault_does_not_quote_received_bytes() -> None:
         assert "s3cret" not in str(exchange.fault)
 
 
-@pytest.mark.parametrize("state", ["end", "fault"])
-def test_feeding_after_end_or_fault_is_a_bug(state: str) -> None:
-    exchange = begun()
-    exchange.feed(LENGTH + b"hello" if state == "end" else b"garbage")
-    with pytest.raises(AssertionError):
-        exchange.feed(b"more")
-
-
 ANSWERS = [
     LENGTH + b"hello",
     b"HTTP/1.1 100 Continue\r\n\r\n" + CHUNKED + b"1;x\r\nh\r\n4\r\nello\r\n0\r\nT: 1\r\n\r\n",

@@ -11,7 +11,6 @@ from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, answer, finish, frame, house, role, streams, text
 from wiretape.events.emit import Summariser
 from wiretape.proxy.api.summary import summary_json
-from wiretape.proxy.relay.attempts import Failure, Next, decide
 
 AGENT: Final[dict[str, Any]] = {"hermes": True}
 SESSION: Final = HEAD.replace(b"\r\n\r\n", b"\r\nX-Hermes-Session-Id: api-1\r\nX-Hermes-Session-Key: k\r\n\r\n")
@@ -114,9 +113,3 @@ async def test_agent_error_response_passes(headers: tuple[str, ...], attempts: i
         for line in headers:
             name, _, value = line.encode().partition(b": ")
             assert answered.header(name.lower()) == value
-
-
-def test_final_failure_is_not_retried() -> None:
-    failure = Failure(ending="upstream_error", message="m", status=502, final=True)
-    decision = decide(failure, attempt=1, attempts=3, elsewhere=True, unstreamed=True)
-    assert (decision.next, decision.exhausted) == (Next.GIVE_UP, True)

@@ -132,28 +132,6 @@ def test_bound_is_independent_of_read_boundaries(error: bytes, in_time: bool, fr
     assert masked_in_errors(error, frames=frames) == expected
 
 
-@given(st.data())
-def test_result_is_independent_of_read_boundaries(data: st.DataObject) -> None:
-    key = CALLER.encode()
-    said = [
-        b"data: {}",
-        key,
-        key[:9],
-        b'"error":',
-        b'"error" : {"m":"',
-        b"event: error",
-        b"\n",
-        b"\r\n",
-        b"\r",
-        b"y" * 9_000,
-    ]
-    stream = b"".join(data.draw(st.lists(st.sampled_from(said), max_size=14)))
-    frames = data.draw(st.booleans())
-    places = sorted(set(data.draw(st.lists(st.integers(0, len(stream)), max_size=8))))
-    pieces = [stream[start:end] for start, end in itertools.pairwise([0, *places, len(stream)])]
-    assert masked_in_errors(*pieces, frames=frames) == masked_in_errors(stream, frames=frames)
-
-
 async def test_files_pass_unchanged(autojump_clock: MockClock) -> None:
     async with house(answer(200, ERRORS["of OpenAI"], kind="application/octet-stream")) as home:
         answered = await home.ask(None, f"Authorization: Bearer {CALLER}", path="/v1/files/f/content", method="GET")

@@ -271,29 +271,6 @@ async def test_unread_body_is_bounded(autojump_clock: MockClock) -> None:
 # Several requests
 
 
-@pytest.mark.parametrize("behind", [request(), b"\r\n"], ids=["a request", "an empty line"])
-@pytest.mark.parametrize("how", ["close", "abort"])
-async def test_bytes_after_last_request_change_nothing(autojump_clock: MockClock, behind: bytes, how: str) -> None:
-    asked = 0
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        nonlocal asked
-        asked += 1
-        await send(START)
-        await trio.sleep(1)
-        await send(piece(b"hello world"))
-        if how == "abort":
-            scope["extensions"]["wiretape"].abort()
-        await send(END)
-
-    async with asking(app, (CLOSING if how == "close" else request()) + behind) as client:
-        answer = await client.response()
-        assert (answer.body, answer.ended) == (b"hello world", "chunked" if how == "close" else "cut")
-        assert await client.receive() == b""
-        await trio.sleep(2)
-        assert (asked, client.harness.open) == (1, 0)
-
-
 async def test_pipelined_bytes_are_bounded(autojump_clock: MockClock) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await trio.sleep(10)

@@ -117,25 +117,6 @@ def test_localhost_is_one_port_on_all_its_addresses() -> None:
         sock.close()
 
 
-def test_brackets_around_host_are_ignored() -> None:
-    (sock,) = listening("[127.0.0.1]", 0)
-    with sock:
-        assert sock.getsockname()[0] == "127.0.0.1"
-
-
-def test_address_that_machine_lacks_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.1", 0))  # of the addresses for documentation
-    having = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
-
-    def found(*_: Any, **__: Any) -> list[Any]:
-        return [lacking, having]
-
-    monkeypatch.setattr(socket, "getaddrinfo", found)
-    (sock,) = listening("localhost", 0)
-    with sock:
-        assert sock.getsockname()[0] == "127.0.0.1"
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "no.such.host.invalid"], ids=["a port in use", "an unknown host"])
 def test_bind_error_is_one_line(host: str) -> None:
     (taken,) = listening("127.0.0.1", 0)

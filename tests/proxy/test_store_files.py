@@ -12,7 +12,7 @@ import pytest
 from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.store.files import open_files
-from wiretape.proxy.store.folder import Folder, Kept, day_of, expired, holder
+from wiretape.proxy.store.folder import Folder, Kept, expired, holder
 from wiretape.proxy.store.store import Filter, FolderRefusedError, StoreError, StoreFullError, TapeBrokenError
 from wiretape.proxy.store.tape_file import TapeFile
 
@@ -207,9 +207,3 @@ def test_which_tapes_expire(found: Tapes, live_bytes: int, keep: Keep, gone: str
     sizes = {day: sum(tape.size for tape in of_day) for day, of_day in found.items()}
     expiring = expired(sizes, found.__getitem__, live_bytes, NOW, keep)
     assert "".join(stream for streams in expiring.values() for stream in streams) == gone
-
-
-def test_any_creation_time_has_a_day_in_utc() -> None:
-    for seconds in (0, -5, 86_399.9):
-        assert day_of(seconds) == date(1970, 1, 1)
-    assert (day_of(NOW), day_of(10**18)) == (date(2026, 11, 18), date(9999, 12, 31))

@@ -121,19 +121,6 @@ async def test_bad_parameters_are_named(home: House) -> None:
 # -- one stream -------------------------------------------------------------------------------------------------------
 
 
-async def test_summary_of_a_stream_while_it_runs_and_after(home: House) -> None:
-    *begun, last = mine(call_id="call-1")
-    await put(home.store, "s1", begun)
-    first = (await home.get("/wiretape/streams/s1")).json
-    assert (first["id"], first["live"], first["ending"], first["damage"]) == ("s1", True, None, [])
-    assert [call["state"] for call in first["tools"]] == ["running"]
-    await home.store.append("s1", last)
-    then = (await home.get("/wiretape/streams/s1?whole=1")).json
-    assert (then["live"], then["ending"]) == (False, "completed")
-    assert then["message"]["answers"][0]["text"] == "word 0 word 1 word 2 "
-    assert "text" not in first["message"]["answers"][0]
-
-
 async def test_call_shows_its_state_and_the_stream_that_answered_it(home: House) -> None:
     results = [{"id": "call-1", "name": "look_up", "arguments": digest("{}")}]
     await put(home.store, "s1", mine(call_id="call-1"))

@@ -3,15 +3,11 @@
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import cast
 
 import pytest
 import trio
 from trio.testing import (
-    MemoryReceiveStream,
-    MemorySendStream,
     memory_stream_pair,
-    memory_stream_pump,
     wait_all_tasks_blocked,
 )
 
@@ -19,8 +15,6 @@ from tests.proxy.certificates import HOST, authority, needs_openssl, server_cont
 from wiretape.proxy.upstream.tls import TlsStream, client_context
 
 pytestmark = needs_openssl
-
-MemoryPair = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
 
 @asynccontextmanager
@@ -66,24 +60,6 @@ async def test_damage_is_broken_after_all_data() -> None:
             await client.send_all(b"more")
 
 
-async def test_record_may_come_in_any_pieces() -> None:
-    async with joined() as (client, server):
-        wire = cast("MemoryPair", server.transport_stream), cast("MemoryPair", client.transport)
-        sending, receiving = wire[0].send_stream, wire[1].receive_stream
-        sending.send_all_hook = None  # bytes are moved by hand
-        await server.send_all(b"whole")
-        got: list[bytes] = []
-
-        async def receive() -> None:
-            got.append(await client.receive_some())
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(receive)
-            while memory_stream_pump(sending, receiving, max_bytes=1):
-                await wait_all_tasks_blocked()
-        assert got == [b"whole"]
-
-
 async def test_data_with_end_of_handshake_is_returned_at_once() -> None:
     server_context("TLS 1.2").maximum_version = ssl.TLSVersion.TLSv1_2  # here the server sends the last message
     ours, theirs = memory_stream_pair()
@@ -103,15 +79,6 @@ async def test_empty_send_is_allowed() -> None:
         await client.send_all(b"a")
         assert await server.receive_some() == b"a"
         await client.wait_send_all_might_not_block()
-
-
-async def test_cancelled_read_loses_nothing() -> None:
-    async with joined() as (client, server):
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await client.receive_some()
-        await server.send_all(b"a")
-        assert await client.receive_some() == b"a"
 
 
 async def test_ca_file_is_trusted_in_addition_to_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:

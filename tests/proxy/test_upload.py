@@ -267,16 +267,3 @@ async def test_log_failure_during_an_upload_stops_it(autojump_clock: MockClock) 
         answered = await home.ask(b"x" * 400_000, path=PATH)
         assert answered.status == 503
         assert b'"code":"log_failure"' in answered.body
-
-
-async def test_empty_upload_is_relayed(autojump_clock: MockClock) -> None:
-    seen: list[bytes] = []
-
-    async def script(stream: trio.abc.Stream) -> None:
-        seen.append(await request_of(stream))
-        await stream.send_all(OK)
-        await request_of(stream)
-
-    async with house(script) as home:
-        assert (await home.ask(b"", path="/v1/batches/b1/cancel")).status == 200
-        assert b"content-length: 0" in seen[0].lower()

@@ -156,7 +156,7 @@ def announcement(url: str) -> str:
 
 
 @app.command("demo")
-def _demo(*, data: DataFolder = None, json_: AsJson = False) -> None:
+def _demo(*, data: DataFolder = None) -> None:
     """Try it without a provider.
 
     Records three streams: a text, a tool call, and one that breaks inside a tool call. A scripted upstream and the real
@@ -164,7 +164,7 @@ def _demo(*, data: DataFolder = None, json_: AsJson = False) -> None:
     """
     from wiretape.replay.cli.demo import run_demo
 
-    as_due = run_demo(Path(data) if data else None, as_json=json_)
+    as_due = run_demo(Path(data) if data else None)
     if not as_due:
         raise typer.Exit(FOUND_WRONG)
 

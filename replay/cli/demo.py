@@ -25,7 +25,6 @@ from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import encode
 from wiretape.proxy.api.summary import summary_json
-from wiretape.proxy.cli.common import print_json
 from wiretape.proxy.cli.show import ID_CHARS, TextView, console, summary_view
 from wiretape.proxy.cli.tapes import find, read_tape
 from wiretape.proxy.config.model import Config, Route, Target
@@ -138,18 +137,6 @@ class Client:
                     shown = len(seen)
         self.summary = summarise(records)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the client's side for `--json`."""
-        message = self.summary.message
-        return {
-            "status": self.status,
-            "text": message.text(),
-            "tools": [dict(zip(("id", "name", "arguments"), call, strict=True)) for call in message.calls()],
-            "finish": self.finish or None,
-            "error": self.error or None,
-            "done": self.summary.wire.terminated,
-        }
-
     def lines(self) -> Iterator[Text]:
         """Yield the client's side for people."""
         message = self.summary.message
@@ -178,19 +165,16 @@ class Played(NamedTuple):
         return Group(heads[0], *self.client.lines(), heads[1], summary_view(self.tape), Text())
 
 
-def run_demo(data: Path | None, *, as_json: bool = False) -> bool:
+def run_demo(data: Path | None) -> bool:
     """Play and print all scenes; return whether every stream ended as it should."""
     folder = data or Path(tempfile.mkdtemp(prefix="wiretape-demo-"))
     out = console()
 
     def show(what: RenderableType) -> None:
-        if not as_json:
-            out.print(what, end="")
+        out.print(what, end="")
 
     show(_INTRODUCTION + "\n")
     found = trio.run(played, folder, show)
-    if as_json:
-        print_json([{"title": each.scene.title, "client": each.client.to_json(), "tape": each.tape} for each in found])
     show(_next_steps(folder, found[-1].client.stream))
     return all(one.tape["ending"] == one.scene.ending for one in found)
 

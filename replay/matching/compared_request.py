@@ -24,7 +24,6 @@ from .key import (
     exact,
     exact_key_of,
     fits,
-    has_placeholder,
     key_of,
     loose_key_of,
     prefix_of,
@@ -162,20 +161,15 @@ class ComparedRequest:
             form, rest = {**form, "body": None}, without_boundary(self.body)
         return (dumps(form) + rest).decode("utf-8", "surrogateescape")
 
-    @cached_property
-    def _redacted(self) -> bool:
-        """Whether a secret is missing that only a name gave away."""
-        return has_placeholder(self.place[1].encode("latin-1")) or has_placeholder(self.body)
-
     # -- a recorded request and a sent one ----------------------------------------------------------------------------
 
     def has_key_of(self, sent: "ComparedRequest") -> bool:
-        """Return whether both have one key, but for such secrets."""
+        """Return whether both have one key, but for secrets that only a name gave away."""
         sent = sent.like(self)
         if self.hashed:  # redacted or not
             hashes = {hashlib.sha256(body).hexdigest() for body in (sent.body, sent._original.body)}  # noqa: SLF001 - of the same class
             return self.key in {exact_key_of(*sent.place, sha256) for sha256 in hashes}
-        return self.key == sent.key or (self._redacted and fits(self._text, sent._text))  # noqa: SLF001 - of the same class
+        return self.key == sent.key or fits(self._text, sent._text)  # noqa: SLF001 - of the same class
 
     def unlike(self, sent: "ComparedRequest", given: Callable[[str], bool]) -> Unlike:
         """Return what differs besides the key; `given` knows the ids in these recordings."""

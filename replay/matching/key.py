@@ -26,7 +26,6 @@ __all__ = [
     "exact",
     "exact_key_of",
     "fits",
-    "has_placeholder",
     "key_of",
     "loose_key_of",
     "prefix_of",
@@ -270,17 +269,10 @@ def _result_number(form: Any) -> int:
 # -- secrets that only a name gave away -------------------------------------------------------------------------------
 
 
-def has_placeholder(text: bytes) -> bool:
-    """Return whether sealing replaced such a secret in a text.
-
-    A client then sends the secret itself, and nothing in its request says that it is one: any plausible word fits.
-    """
-    return _PLACEHOLDER.search(text.decode("latin-1")) is not None
-
-
 def fits(recorded: str, sent: str) -> bool:
-    """Return whether two texts are equal except for placeholders, each in place of one word.
+    """Return whether two texts are equal except for at least one placeholder, each in place of one word.
 
+    A client sends the secret itself, and nothing in its request says that it is one: any plausible word fits.
     The text between two placeholders is found at the first place after the previous one, without going back.
     """
     first, *parts = _PLACEHOLDER.split(recorded)

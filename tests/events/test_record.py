@@ -130,6 +130,7 @@ FRAMES: Final = {
     "event": frame(b"event: e\ndata: 1\n\n", b"1", 1, event="e"),
     "comment": frame(b": 1\n\n"),
     "BOM at the start": frame(BOM + b"data: 1\n\n", b"1", 1, bom=True, sse=["\ufeffdata: ", "\n\n"]),
+    "id": frame(b"id: 7\n\n"),
     "BOM elsewhere": frame(BOM + b"data: 1\n\n"),
 }
 
@@ -379,3 +380,9 @@ def test_shape_rejects_other_payloads() -> None:
     assert SHAPE.texts(payload + b" ") is None
     assert SHAPE.texts(b" " + payload) is None
     assert Shape((b'{"content":"', b'"}'), 0).texts(b'{"content":"}') is None
+
+
+def test_record_without_value_is_parsed_on_demand() -> None:
+    record = frame(b'data: {"a":"x"}\n\n', b'{"a":"x"}')
+    assert record.read().value == {"a": "x"}
+    assert record.read().read() == record._replace(value={"a": "x"})

@@ -303,6 +303,11 @@ def test_times_of_records_never_run_backwards() -> None:
     assert list(reads(records)) == [(7, b": 1\n\n"), (20, b": 2\n\n: 3")]
 
 
+def test_no_time_is_before_the_start() -> None:
+    recorder = Recorder()
+    assert [recorder.record("open", -3).t, recorder.read(-2, b": 1\n\n")[0].t, recorder.end(-1, {}).t] == [0, 0, 0]
+
+
 BODIES: Final[dict[str, tuple[bytes, bytes | None, Any]]] = {
     "JSON": (b'{"a": 1}', b'{"a": 1}', {"a": 1}),
     "JSON with a CR": (b"[\r]", b"[\r]", []),

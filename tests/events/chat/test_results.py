@@ -64,6 +64,11 @@ def test_an_id_that_is_used_each_turn_means_the_call_of_the_last_turn() -> None:
     assert result == Result("list_dir:0", "read_file", "text", arguments='{"path":"a"}')
 
 
+def test_of_two_results_of_one_call_the_first_counts_and_of_two_calls_of_one_id_too() -> None:
+    calls = called(("a", "read", ""), ("a", "write", ""))
+    assert found(calls, answered("a", "1"), answered("a", "2")) == [Result("a", "read", "1")]
+
+
 def test_a_result_that_answers_no_call_of_the_last_message_is_an_orphan() -> None:
     two = [USER, READ, called(("call_2", "write", "{}"))]
     assert found(*two, answered("call_1"), answered("call_2"), answered(None)) == [

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.chat import DONE, call, finish, frame, tape, text
 from wiretape.events.core.model import Ended, Event, Repaired, TextDelta
-from wiretape.events.emit import emit, events
+from wiretape.events.emit import Emitter, emit, events
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -29,6 +29,17 @@ def test_strict_is_the_default_and_transparent_is_what_came() -> None:
 @pytest.mark.parametrize("dialect", ["responses", None, 5], ids=str)
 def test_a_dialect_that_is_not_known_is_emitted_as_it_came(dialect: object) -> None:
     assert emit(reopened(tape(STREAM), dialect=dialect)) == b"".join(STREAM)
+
+
+def test_before_open_nothing_has_been_said() -> None:
+    emitter = Emitter()
+    assert (emitter.wire.content, emitter.wire.terminated, emitter.delivered) == (False, False, False)
+    assert emitter.ending("internal")[0] == "internal"
+
+
+def test_an_answer_of_ours_is_emitted_in_transparent_too() -> None:
+    commit = Record(1, 1, "commit", {"status": 502}, b"no")
+    assert emit([tape(STREAM)[0], commit], "transparent") == b"no"
 
 
 def test_a_tape_without_an_open_record_is_emitted_as_it_came() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import (
+    AttemptStarted,
     Ended,
     Ending,
     Event,
@@ -123,6 +124,21 @@ def test_calls_choices_and_names_are_kept_under_the_same_bound(over: int) -> Non
     assert fold(STARTED, name, kept_chars_max=2 * 1_024 + 3).choices[0].calls[0].name == "f"
 
 
+def test_calls_come_in_order_of_choice() -> None:
+    wire = fold(ToolCallStarted(n=1, choice=1, call=0, id="b", name="f"), STARTED)
+    assert [(call.choice, call.id) for call in wire.drop_open("reset")] == [(0, "c"), (1, "b")]
+
+
+@pytest.mark.parametrize(("text", "closes"), [(" {}", True), ("[1]", True), ("12", False), ("", False)])
+def test_a_number_does_not_tell_that_it_is_whole(text: str, closes: bool) -> None:
+    wire = fold(STARTED, ToolArgumentsDelta(n=2, choice=0, call=0, text=text))
+    assert next(wire.calls()).closes_itself is closes
+
+
+def test_only_the_first_error_is_kept() -> None:
+    assert fold(ERROR, UpstreamError(n=5, message="later", code="")).error is ERROR
+
+
 def message(*events: Event) -> Message:
     folded = Message()
     for event in events:
@@ -151,3 +167,9 @@ def test_call_names_may_come_in_pieces_or_late() -> None:
     ]
     assert message(*events).calls() == [("c", "write", "0123456789" * 300), ("d", "read", ""), ("", "", "[]")]
     assert [call.arguments for call in fold(*events).calls()] == ["0123456789" * 300, "[]", ""]
+
+
+def test_an_answer_has_its_name_and_its_first_finish() -> None:
+    folded = message(ResponseStarted(n=1, id="chatcmpl-1", model="m"), STOP, LENGTH)
+    assert (folded.id, folded.model, folded.choices[0].finish) == ("chatcmpl-1", "m", "stop")
+    assert message(TEXT, AttemptStarted(n=2), STARTED).text() == ""

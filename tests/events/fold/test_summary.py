@@ -7,6 +7,7 @@ from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
 from wiretape.events.emit import summarise
 from wiretape.events.folds.summary import Markup, Move, Warned
+from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
 CALL = call(index=0, id="c", name="f", role=True)
@@ -89,6 +90,11 @@ def test_silence_counts_from_the_attempt_and_a_pause_from_content() -> None:
     assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (30, 0)
     records.append(recorder.end(100, {"cause": "stalled"}))
     assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (40, 0)
+
+
+def test_an_end_alone_is_no_silence() -> None:
+    summary = summarise([Record(0, 100, "end", {"cause": "eof"})])
+    assert (summary.longest_silence_us, summary.longest_pause_us) == (0, 0)
 
 
 def test_frames_of_one_shape_add_their_text() -> None:

@@ -265,9 +265,6 @@ async def test_unread_body_is_bounded(autojump_clock: MockClock) -> None:
     assert sizes[0] + len(answer.body) == 1 << 20
 
 
-# Clients that leave
-
-
 # Several requests
 
 
@@ -309,6 +306,3 @@ async def test_app_cannot_write_into_next_response(autojump_clock: MockClock) ->
         assert (answer.body, answer.ended) == (b"hello world", "chunked")
         (line,) = client.harness.log
         assert "LocalError" in line
-
-
-# The whole server

@@ -263,7 +263,7 @@ def test_faults_apply_in_order(dialect: str) -> None:
     assert changed.body == frames[0] + frames[2]
     assert changed.fault is Fault.CUT
     assert max(map(len, pieces(changed))) == 5
-    assert not Faults.of(["cut@frame:2", "rechunk=5"]).over(answer(dialect), 0)[1], "a fault after it mends nothing"
+    assert not Faults.of(["error@end", "rechunk=5"]).over(answer(dialect), 0)[1], "a fault after it mends nothing"
 
 
 def test_a_fault_without_a_place_is_not_applied() -> None:

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import as_list, as_object, is_object, parse
+from wiretape.events.core.json_text import ABSENT, as_object, is_object, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 
 from ..sealed.sealed import MARK
 from .exchange import Contents, records_of
 from .har import from_har
-from .streams import from_aimock, from_sse
+from .streams import from_aimock, from_chunks, from_curl, from_sse
 from .vcr import from_vcr
 
 __all__ = ["EXPORTS", "FORMATS", "Export", "Format", "Outcome", "detected", "read"]
@@ -58,6 +58,12 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             from_sse,
             ("boundaries", "ending", "request", "status", "time", "times"),
         ),
+        "curl": Format(
+            "output of `curl -i`; with `--raw` the chunks are kept as reads",
+            from_curl,
+            ("headers", "request", "time", "times"),
+            ("boundaries", "coding", "ending"),
+        ),
         "har": Format(
             "HAR 1.2 from browsers, mitmproxy and `wiretape export`",
             from_har,
@@ -69,6 +75,11 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             from_vcr,
             ("boundaries", "ending", "headers", "times"),
             ("coding", "json", "other_protocols", "time", "unanswered"),
+        ),
+        "chunks": Format(
+            "`.chunks.txt` files of Vercel's AI SDK",
+            from_chunks,
+            ("boundaries", "ending", "framing", "request", "status", "time", "times"),
         ),
         "aimock": Format(
             "fixtures of aimock",
@@ -122,6 +133,8 @@ def detected(data: bytes) -> str:
     """Return the name of the format of a file, by its content alone; raise `TapeError` if it is unknown."""
     if data.startswith(MARK) or _RECORD.match(data):
         raise TapeError("already a tape; use `wiretape seal` to seal a live one")
+    if data.startswith(b"HTTP/"):
+        return "curl"
     if _FLOWS.match(data):
         raise TapeError("flows of mitmproxy; export them as HAR first: mitmdump -nr FILE --set hardump=flows.har")
     if data.lstrip()[:1] in (b"{", b"["):
@@ -137,8 +150,11 @@ def detected(data: bytes) -> str:
 
 def _json_kind(data: bytes) -> str:
     value = parse(data)
+    names = {"log": "har", "interactions": "vcr", "fixtures": "aimock"}
     if is_object(value):
-        names = {"log": "har", "interactions": "vcr", "fixtures": "aimock"}
-        return next((kind for name, kind in names.items() if name in value), "")
-    first = as_object(as_list(value)[0]) if as_list(value) else {}
-    return "vcr" if {"request", "response"} <= first.keys() else ""
+        return next((kind for name, kind in names.items() if name in value), "chunks")
+    if value is not ABSENT:
+        first = as_object(value[0]) if isinstance(value, list) and value else {}
+        return "vcr" if {"request", "response"} <= first.keys() else ""
+    first_line = next((line for line in data.splitlines() if line.strip()), b"")
+    return "chunks" if is_object(parse(first_line)) else ""

@@ -1,10 +1,11 @@
 """Synthetic recordings in the formats of other tools, written by hand for these tests."""
 
+import gzip
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from tests.support.chat import DONE, finish, text
+from tests.support.chat import DONE, call, finish, text
 from wiretape.events.core.json_text import dumps
 
 FRAMES: Final = [text("Grüße: 'x'\n# y", role=True), b": ping\n\n", text(" 🐍"), finish(), DONE]
@@ -148,12 +149,21 @@ AIMOCK: Final = {
 SAMPLES: Final[Mapping[str, list[bytes]]] = MappingProxyType(
     {
         "sse": [BODY, BODY.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + BODY, b": only a comment\n\n", BODY[:-40]],
+        "curl": [
+            CURL + BODY,
+            CURL + b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in FRAMES) + b"0\r\n\r\n",
+            CURL + b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in FRAMES),
+            b"HTTP/2 401 \ncontent-type: application/json\ncontent-length: 13\n\n" + b'{"error": {}}',
+            b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\nContent-Type: text/event-stream\r\n\r\n"
+            + gzip.compress(BODY),
+        ],
         "har": [dumps(HAR), dumps(HAR).replace(b'"text":"', b'"comment":"none","text":"')],
         "vcr": [
             VCR % _escaped(BODY),
             CASSETTER % BODY.hex().encode(),
             dumps(JSON_CASSETTE),
         ],
+        "chunks": [b"\n".join(each[6:].strip() for each in (text("a", role=True), call(index=0, id="c"), finish()))],
         "aimock": [dumps(AIMOCK)],
     }
 )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tests.replay.format_samples import AIMOCK, ASKED, BODY, HAR, SAMPLES
+from tests.replay.format_samples import AIMOCK, ASKED, BODY, FRAMES, HAR, SAMPLES
 from tests.replay.test_compare import CALL, TEXT, recorded
 from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_fixtures import TAPES
@@ -50,7 +50,7 @@ def end_of(records: list[Record]) -> dict[str, Any]:
     return dict(records[-1].keys)
 
 
-@pytest.mark.parametrize(("name", "numbers"), [("sse", [0]), ("har", [0]), ("vcr", [0, 1, 2])])
+@pytest.mark.parametrize(("name", "numbers"), [("sse", [0]), ("curl", [0, 1, 4]), ("har", [0]), ("vcr", [0, 1, 2])])
 def test_recorded_bytes_are_kept_without_credentials(name: str, numbers: list[int]) -> None:
     for number in numbers:
         (records, *_) = read(SAMPLES[name][number])[1].streams
@@ -60,6 +60,18 @@ def test_recorded_bytes_are_kept_without_credentials(name: str, numbers: list[in
         if name in ("har", "vcr") and number != 1:
             assert (records[1].raw, records[1].keys["path"]) == (ASKED, "/v1/chat/completions?beta=1")
             assert (records[1].keys["facts"]["model"], records[1].keys["messages"]) == ("m", 1)
+
+
+def test_curl_chunks_become_reads_and_framing_decides_the_ending() -> None:
+    whole, cut, error = (read(data)[1] for data in SAMPLES["curl"][1:4])
+    assert [data for _, data in reads(whole.streams[0])] == FRAMES
+    assert (end_of(whole.streams[0])["framed"], end_of(cut.streams[0])["framed"]) == (True, False)
+    assert end_of(cut.streams[0])["broke"] == "truncated"
+    assert "boundaries" not in whole.losses
+    (records,) = error.streams
+    assert (end_of(records)["ending"], records[3].keys["status"]) == ("upstream_error", 401)
+    short = SAMPLES["curl"][3].replace(b"length: 13", b"length: 14")
+    assert end_of(read(short)[1].streams[0])["broke"] == "truncated"
 
 
 def test_har_timings_and_chunks_in_milliseconds_are_kept() -> None:
@@ -135,6 +147,9 @@ def test_aimock_results_become_streams() -> None:
         (b"data:\n\n", "truncated"),
         (b"data: {}\n\n: hello\n\nid: 7\n\n", "truncated"),
         (b"data: null\n\n", "truncated"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {}\n\n", "truncated"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 0\r\n\r\n", "completed"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", "truncated"),
     ],
 )
 def test_event_stream_that_is_torn_or_empty_is_truncated(data: bytes, ending: str) -> None:
@@ -142,21 +157,21 @@ def test_event_stream_that_is_torn_or_empty_is_truncated(data: bytes, ending: st
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "ending"),
+    ("head", "body", "ending"),
     [
-        ("application/x-ndjson", '{"a":1}\n{"a":', "truncated"),
-        ("application/x-ndjson", '{"a":1}\n', "completed"),
-        ("application/json", '{"object":"respo', "truncated"),
-        ("application/json", '{"object":"response"}', "completed"),
-        ("text/event-stream", "", "truncated"),
+        ("content-type: application/x-ndjson", '{"a":1}\n{"a":', "truncated"),
+        ("content-type: application/x-ndjson", '{"a":1}\n', "completed"),
+        ("content-type: application/json", '{"object":"respo', "truncated"),
+        ("content-type: application/json", '{"object":"response"}', "completed"),
+        # the framing decides
+        ("content-type: text/event-stream\r\ncontent-length: 25", 'data: {"type":"response."', "completed"),
+        ("content-type: text/event-stream\r\ncontent-length: 99", 'data: {"type":"message_stop"}\n\n', "truncated"),
+        ("content-type: text/event-stream\r\ntransfer-encoding: chunked", "3\r\n: a\r\n", "truncated"),
     ],
 )
-def test_a_body_without_its_end_is_truncated(kind: str, body: str, ending: str) -> None:
-    har = json.loads(dumps(HAR))
-    entry = har["log"]["entries"][0]
-    entry["request"]["url"] = "http://example.com/v1/responses"
-    entry["response"] |= {"headers": [{"name": "content-type", "value": kind}], "content": {"text": body}}
-    assert end_of(from_har(dumps(har)).streams[0])["ending"] == ending
+def test_http_framing_decides_whether_a_body_is_whole(head: str, body: str, ending: str) -> None:
+    data = f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}".encode()
+    assert end_of(read(data)[1].streams[0])["ending"] == ending
 
 
 @pytest.mark.parametrize(
@@ -180,6 +195,8 @@ JUNK = [
     (b'{"c":"65f34cf0","n":0}\n', "already a tape"),
     (b'{"wiretape":"sealed","format":1}\n', "already a tape"),
     (b"26:7:version;2:21#4:type;3:tcp;}", "flows of mitmproxy; export them as HAR"),
+    (b"HTTP/1.1 200 OK\r\nbroken\r\n\r\n", "as curl: byte 17: expected a header"),
+    (b"HTTP/1.1 200", "as curl: byte 0: expected a status line"),
     (b'{"log":{}}', "as har: no log with entries"),
     (b'{"log":{"entries":[]}}', "as har: no exchange with a response"),
     (b'{"log":{"entries":[{"request":{"url":"http://x"},"response":{"status":"x"}}]}}', "as har: a response without"),
@@ -188,6 +205,10 @@ JUNK = [
     (b"interactions:\n- request: {a: 1}\n  response: {b: 1}\n", "as vcr: a response without a status"),
     (b"interactions:\n- !!python/object:os.system x\n", "as vcr: line 2: could not determine"),
     (b"interactions:\n  - a\n b: 1\n", "as vcr: line 3"),
+    (b'{"a":1}\n{"b":', "as chunks: line 2: not a JSON object"),
+    (b'{"model":"m","messages":[{"role":"user","content":"hi"}]}', "as chunks: line 1: a request"),
+    (b'{"contents":[{"parts":[{"text":"hi"}]}]}', "as chunks: line 1: a request"),
+    (b"{}\n{}\n", "as chunks: every payload is empty"),
 ]
 
 

@@ -221,6 +221,13 @@ _READ = {
         "a first line with `data:`, `event:`, `id:`, `retry:` or `:`",
         "one stream; its request path is guessed from the first payload",
     ),
+    "curl": (
+        "`HTTP/` at the start",
+        (
+            "the last head counts; with `curl --raw` each chunk is a read, and a missing last chunk is a cut, "
+            "like a body shorter than its `Content-Length`"
+        ),
+    ),
     "har": ("JSON with `log`", "entries without a response and WebSocket entries are skipped"),
     "vcr": (
         "`interactions`, in JSON or YAML",
@@ -229,6 +236,7 @@ _READ = {
             "([decision](decisions/2026-11-19-pyyaml.md))"
         ),
     ),
+    "chunks": ("JSON objects, one a line", "nothing is added, so no stream ends with `[DONE]`"),
     "aimock": (
         "JSON with `fixtures`",
         "texts, calls, blocks, reasoning, usage and errors; the request is one that the fixture matches",

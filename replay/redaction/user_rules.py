@@ -37,7 +37,7 @@ _TOOLS: Final = frozenset(
         "tools",
     }
 )
-#: Their members that hold words, whatever is inside.
+#: Their members that contain words at any depth.
 _DESCRIBING: Final = frozenset({"const", "default", "enum", "example", "examples", "input_examples"})
 #: Members whose content a model, a tool or a client made up.
 _FREE: Final = frozenset({"args", "arguments", "input", "metadata", "output", "parameters", "response", "result"})

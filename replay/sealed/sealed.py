@@ -43,9 +43,7 @@ from .clock import ANSWER, RECEIVED, UPLOADED, Clock, clocked, timed
 __all__ = [
     "BLOB",
     "FORMAT",
-    "LISTS",
     "MARK",
-    "SUMMARY_VERSION",
     "Sealed",
     "asked_keys",
     "decode",

@@ -115,7 +115,7 @@ def _is_known(value: Any) -> bool:
 
 
 def _renamed(scalar: Scalar, token: bytes, names: _Names, *, known: bool | None) -> bytes | None:
-    """Return the new value of a member, or None. The dialect of a response is `known` or not; a request's is None."""
+    """Return the new value of a member, or None. A response's dialect is `known` or not; a request has no `known`."""
     path = scalar.path
     name = path[-1] if path else ""
     # xAI has its fingerprint in `metadata`.

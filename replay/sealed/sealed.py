@@ -43,7 +43,9 @@ from .clock import ANSWER, RECEIVED, UPLOADED, Clock, clocked, timed
 __all__ = [
     "BLOB",
     "FORMAT",
+    "LISTS",
     "MARK",
+    "SUMMARY_VERSION",
     "Sealed",
     "asked_keys",
     "decode",

@@ -62,9 +62,6 @@ class Headers:
     def __iter__(self) -> Iterator[Header]:
         return iter([(name, value) for _, name, value in self._entries])
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def __contains__(self, name: object) -> bool:
         return name in self._first
 

@@ -17,7 +17,7 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Literal
 
-from .config.secrets import Secret
+from .config.model import Secret
 from .key_patterns import MASK, is_secret_name, mask_keys
 from .limits import LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
 from .security.headers import key_forms

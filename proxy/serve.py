@@ -19,8 +19,7 @@ from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
 from .relay.app import Application, Registry, new_stream_id
 from .relay.relay import Log, Services
 from .security.access import Keys, salt_of
-from .server.asgi import App
-from .server.reaper import Reaper
+from .server.asgi import App, Reaper
 from .server.server import ServerSettings, listening, serve
 from .store.files import open_files
 from .store.memory import MemoryStore
@@ -62,13 +61,7 @@ async def assembled(
     """Run the application and its tasks; on leaving, end every stream that still runs."""
     reaper, metrics = Reaper(), Metrics(config.routes)
     services = Services(
-        config=config,
-        store=store,
-        transport=transport,
-        reaper=reaper,
-        log=log,
-        wall=wall,
-        new_id=new_id,
+        config=config, store=store, transport=transport, reaper=reaper, log=log, wall=wall, new_id=new_id
     )
     registry = Registry(services, on_ended=metrics.on_ended)
     metrics.write_times = store.write_times

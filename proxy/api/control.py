@@ -13,10 +13,11 @@ from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
 
 from ..config.model import Config
-from ..relay.http_responses import Answer, error, json_answer
+from ..relay.app import Registry
+from ..relay.http_responses import Answer, AnswerError, error, json_answer
 from ..store.store import Store
 from .metrics import Metrics
-from .streams import RefusedError, Running, StreamsApi, not_found
+from .streams import StreamsApi, not_found
 
 __all__ = ["control_app", "readiness"]
 
@@ -26,7 +27,7 @@ _ON_ALL: Final = {"cache-control": "no-store", "x-content-type-options": "nosnif
 
 def control_app(
     *,
-    registry: Running,
+    registry: Registry,
     store: Store,
     config: Config,
     metrics: Metrics,
@@ -76,7 +77,7 @@ def control_app(
 
 
 def _handle_errors(app: QuartTrio, log_error: Callable[..., None]) -> None:
-    async def refused(refusal: RefusedError) -> Response:
+    async def refused(refusal: AnswerError) -> Response:
         return _response(refusal.answer)
 
     async def http_error(fault: HTTPException) -> Response:
@@ -98,13 +99,13 @@ def _handle_errors(app: QuartTrio, log_error: Callable[..., None]) -> None:
             response.response = response.data_body_class(b"")
         return response
 
-    app.register_error_handler(RefusedError, refused)
+    app.register_error_handler(AnswerError, refused)
     app.register_error_handler(HTTPException, http_error)
     app.register_error_handler(Exception, failed)
     app.after_request(finished)
 
 
-def readiness(store: Store, registry: Running) -> list[str]:
+def readiness(store: Store, registry: Registry) -> list[str]:
     """Return the reasons why no new stream can be taken. They name no path; the log has the details."""
     reasons = ["draining"] if registry.draining else []
     if store.health.gone:

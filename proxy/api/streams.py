@@ -11,62 +11,45 @@ function of the tape and the profile, the same for every reader. A reader that s
 import base64
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import floor
-from typing import Any, Final, NamedTuple, Protocol, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import trio
 
 from wiretape.events.core.errors import TapeError, WiretapeError
-from wiretape.events.core.json_text import dumps
+from wiretape.events.core.json_text import as_list, dumps
+from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Ending
 from wiretape.events.core.settings import Profile
 from wiretape.events.emit import Emitter, Summariser
+from wiretape.events.folds.summary import StreamSummary
+from wiretape.events.folds.wire import UPSTREAM_CALL
 from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.tape import Damage
 from wiretape.events.wire.sse import BOM, Decoder, Frame, parse_block
 
 from ..limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX, SLICE_RECORDS
+from ..relay.app import Registry
 from ..relay.delivery import Delivery
-from ..relay.http_responses import Answer, error
-from ..store.catalogue_row import NO_FATES, StreamRow
+from ..relay.http_responses import Answer, AnswerError, error
+from ..store.catalogue_row import NO_FATES, Fate, StreamRow
 from ..store.folder import is_stream_id
 from ..store.store import PAGE_MAX, Batches, Filter, Store, StoreError
-from .summary import summary_json
 
-__all__ = ["Following", "Place", "RefusedError", "Running", "StreamsApi", "not_found", "place_of"]
+__all__ = ["Following", "Place", "StreamsApi", "not_found", "place_of", "summary_json"]
 
 _PAGE: Final = 100
 #: The last row of a page, as `next` names it.
 _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_-]{1,128})", re.ASCII)
+_UNKNOWN: Final = Fate(State.RUNNING)
 _FLAGS: Final[Mapping[str, bool]] = {"1": True, "true": True, "0": False, "false": False}
 _KEEPALIVE: Final = b": keepalive\n\n"
 _ID: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})", re.ASCII)
 _END: Final = b"\n\n"
 #: Kinds whose bytes are not frames, even if they look like one.
 _NOT_FRAMES: Final = frozenset({"body", "rest", "commit"})
-
-
-class Running(Protocol):
-    """The running streams."""
-
-    @property
-    def live(self) -> Mapping[str, Delivery]:
-        """Running streams by id."""
-        ...
-
-    @property
-    def draining(self) -> bool:
-        """Whether new streams are refused because the server is stopping."""
-        ...
-
-
-class RefusedError(Exception):
-    """A request that cannot be answered, and the error to send."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.status)
-        self.answer = answer
 
 
 def not_found() -> Answer:
@@ -78,7 +61,7 @@ def not_found() -> Answer:
 class StreamsApi:
     """The endpoints below `/wiretape/streams`. `caller` is the hash of the request's credential."""
 
-    def __init__(self, store: Store, registry: Running, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, registry: Registry, wall: Callable[[], float] = time.time) -> None:
         self._store = store
         self._wall = wall
         self._registry = registry
@@ -137,7 +120,7 @@ class StreamsApi:
         return _tape(await self._open(caller, stream, trio.current_time()))
 
     async def _open(self, caller: str, stream: str, began: float) -> Batches:
-        """Return the tape if it is the caller's; raise `RefusedError` otherwise."""
+        """Return the tape if it is the caller's; raise `AnswerError` otherwise."""
         try:
             if is_stream_id(stream) and await self._owner(stream) == caller:
                 return self._store.read(stream)
@@ -173,11 +156,11 @@ async def _tape(batches: Batches) -> AsyncGenerator[bytes]:
         yield dumps({"damage": damage}) + b"\n"
 
 
-async def _hidden(began: float) -> RefusedError:
+async def _hidden(began: float) -> AnswerError:
     """Return the error for a hidden stream, at the next whole step of time since the request."""
     steps = floor((trio.current_time() - began) / NOT_FOUND_STEP_S) + 1
     await trio.sleep_until(began + steps * NOT_FOUND_STEP_S)
-    return RefusedError(not_found())
+    return AnswerError(not_found())
 
 
 # -- query parameters -------------------------------------------------------------------------------------------------
@@ -213,9 +196,9 @@ def _flag(query: Mapping[str, str], name: str) -> bool | None:
     return None if text is None else _FLAGS[text.lower()]
 
 
-def _bad_parameter(name: str, allowed: str) -> RefusedError:
+def _bad_parameter(name: str, allowed: str) -> AnswerError:
     message = f"{name} must be {allowed}."
-    return RefusedError(error(400, message, type="invalid_request_error", code="invalid_parameter", param=name))
+    return AnswerError(error(400, message, type="invalid_request_error", code="invalid_parameter", param=name))
 
 
 def _row(row: StreamRow) -> dict[str, Any]:
@@ -357,3 +340,86 @@ def _with_id(frame: Frame | bytes, record: Record, name: bytes) -> bytes:
 def _notice(kind: str, value: Any) -> bytes:
     """Return an event without an id, so that no reader resumes after it."""
     return b"event: wiretape.%b\ndata: %b\n\n" % (kind.encode(), dumps({kind: value}))
+
+
+# -- the summary of one stream ----------------------------------------------------------------------------------------
+
+
+def summary_json(
+    stream: str,
+    summarised: Summariser,
+    *,
+    whole: bool = False,
+    damage: Sequence[Damage] = (),
+    fates: Mapping[str, Fate] = NO_FATES,
+) -> dict[str, Any]:
+    """Return everything known of a stream; with `whole`, the texts themselves and not only their lengths."""
+    summary, end = summarised.summary, summarised.summary.end
+    return {
+        "id": stream,
+        "created": summary.opening.get("created"),
+        "route": summary.opening.get("route"),
+        "dialect": summary.opening.get("dialect"),
+        "profile": summary.opening.get("profile"),
+        "model": summary.facts.get("model") or summary.message.model or None,
+        "live": end is None,
+        "status": summary.status,
+        "ending": summary.ending,
+        "flags": summary.flags,
+        "cause": None if end is None else end.keys.get("cause"),
+        "answer": None if end is None else end.keys.get("answer"),
+        "attempts": summary.attempts,
+        "timing": {
+            "first_frame_us": summary.first_frame_us,
+            "first_content_us": summary.first_content_us,
+            "last_content_us": summary.last_content_us,
+            "longest_silence_us": summary.longest_silence_us,
+            "longest_pause_us": summary.longest_pause_us,
+            "duration_us": summary.t,
+        },
+        "usage": summary.wire.usage,
+        "message": {"id": summary.message.id, "answers": list(_answers(summary, whole))} if summary.chat else None,
+        "tools": list(_tools(summary, whole, fates)) if summary.chat else [],
+        "results": as_list(summary.results.get("results")),
+        "history": summary.history,
+        "warnings": [
+            {"code": code, "calls": [{"id": call, "name": name} for call, name in calls]}
+            for code, calls in summary.warnings
+        ],
+        "repairs": summarised.repairs,
+        "received": summary.received,
+        "records": summary.records,
+        "damage": [{"at": at, "reason": reason} for at, reason in damage],
+    }
+
+
+def _answers(summary: StreamSummary, whole: bool) -> Iterator[dict[str, Any]]:
+    message = summary.message
+    for index, choice in sorted(message.choices.items()):
+        texts = {"text": message.text(index), "reasoning": message.reasoning(index), "refusal": message.refusal(index)}
+        lengths = {f"{name}_chars": len(text) for name, text in texts.items()}
+        yield {"index": index, "finish": choice.finish or None, **lengths, **(texts if whole else {})}
+
+
+def _tools(summary: StreamSummary, whole: bool, fates: Mapping[str, Fate]) -> Iterator[dict[str, Any]]:
+    moves: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for n, choice, number, state in summary.moves:
+        moves.setdefault((choice, number), []).append({"n": n, "state": state.value})
+    for call in summary.wire.all_calls():
+        arguments = call.arguments
+        by_upstream = call.number <= UPSTREAM_CALL
+        handed_over = call.state is State.RUNNING and not by_upstream
+        fate = fates.get(call.id, _UNKNOWN) if handed_over else _UNKNOWN
+        yield {
+            "id": call.id,
+            "name": call.name,
+            "choice": call.choice,
+            "run_by": "upstream" if by_upstream else "client",
+            "state": (call.state if fate.state is State.RUNNING else fate.state).value,
+            "reason": call.reason or None,
+            "answered_by": fate.answered_by or None,
+            "duration_ms": fate.duration_ms,
+            "moves": moves.get((call.choice, call.number), []),
+            "arguments_chars": len(arguments),
+            **({"arguments": arguments} if whole else {}),
+        }

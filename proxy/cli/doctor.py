@@ -5,6 +5,7 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -19,7 +20,7 @@ from ..limits import DESCRIPTORS_A_STREAM, DISK_BYTES_FEW, DISK_BYTES_NONE, DOCT
 from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening
 from ..store.folder import holder
-from ..upstream.errors import RefusedError
+from ..upstream.connection import RefusedError
 from ..upstream.transport import UpstreamTransport
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ async def _get(transport: UpstreamTransport, target: Target, tail: bytes) -> tup
     request = transport.addressed(base_of(target.url).origin, b"GET", request_target(target, tail, b""), headers, b"")
     with trio.fail_after(DOCTOR_TIMEOUT_S):
         head, body = await transport.exchange(request)
-        async with body:
+        async with aclosing(body):
             held = bytearray()
             while len(held) < DOCTOR_BODY_BYTES_MAX and (read := await body.receive()) is not None:
                 held += read.data

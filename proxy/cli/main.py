@@ -198,8 +198,7 @@ def _list(
         raise FailedError(f"--ending: must be one of {', '.join(get_args(Ending))}", BAD_USAGE)
     root = root_of(data, config)
     from ..store.store import Filter
-    from .show import console, row_json, table_of
-    from .tapes import streams
+    from .show import console, row_json, streams, table_of
 
     rows = streams(root, Filter(model=model, route=route, ending="" if live else ending), limit)
     if json_:
@@ -228,7 +227,7 @@ def _show(
     if events + raw + tape > 1 or (json_ and (raw or tape)):
         raise FailedError("--events, --raw and --tape exclude each other; --raw and --tape exclude --json", BAD_USAGE)
     root = root_of(data, config)
-    from .tapes import find, read_tape
+    from .show import find, read_tape
 
     path = find(root, stream)
     if tape:
@@ -250,10 +249,10 @@ def _show(
     else:
         from wiretape.events.emit import Summariser
 
-        from ..api.summary import summary_json
+        from ..api.streams import summary_json
         from ..store.catalogue import peek
         from ..store.catalogue_row import NO_FATES
-        from .tapes import without_end
+        from .show import without_end
 
         fates = peek(root, lambda rows: rows.fates(path.stem, time.time())) or NO_FATES
         summary = summary_json(path.stem, Summariser().feed(*records), whole=True, damage=damage, fates=fates)
@@ -275,8 +274,7 @@ def _follow(
     """
     root = root_of(data, config)
     from ..store.folder import holder
-    from .show import TextView, event_json, events_of
-    from .tapes import TapeFollower, find
+    from .show import TapeFollower, TextView, event_json, events_of, find
 
     with closing(TapeFollower(find(root, stream))) as tape:
         view = TextView()

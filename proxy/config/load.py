@@ -19,8 +19,23 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core.errors import LocalError
 
 from ..limits import KEY_CHARS_MIN
-from .model import PREFIX, ROUTE, SERVER, TARGET, Config, ConfigError, Egress, Route, Setting, Target
-from .secrets import Key, Secret, SecretError, from_environment, from_file
+from .model import (
+    PREFIX,
+    ROUTE,
+    SERVER,
+    TARGET,
+    Config,
+    ConfigError,
+    Egress,
+    Key,
+    Route,
+    Secret,
+    SecretError,
+    Setting,
+    Target,
+    from_environment,
+    from_file,
+)
 from .urls import UrlError, checked, is_loopback, origin_of, plain_name
 
 __all__ = ["DEFAULT", "Loaded", "Row", "load", "shown"]

@@ -30,11 +30,10 @@ from ..limits import (
 from ..security.access import OWN_PATHS, Admission, Keys, Refusal, admit, content_type_refusal
 from ..server.asgi import App, Receive, Send
 from .delivery import Delivery
-from .http_responses import Answer, error, refused, send_answer
+from .http_responses import Answer, AnswerError, error, refused, send_answer
 from .relay import Ended, Relay, Services
 from .stream_request import (
     CLOSE,
-    BodyError,
     StreamRequest,
     Upload,
     decoded,
@@ -83,7 +82,7 @@ class Application:
                 request = self._registry.refusal() or await self._request(admitted, scope, receive)
                 if isinstance(request, StreamRequest):
                     request = self._registry.refusal() or request  # again, since the body may have taken its time
-            except BodyError as bad:
+            except AnswerError as bad:
                 request = bad.answer
         if request is None:
             return  # the client left before its request was complete
@@ -148,22 +147,22 @@ class Application:
     async def _body(self, headers: Headers, receive: Receive, bytes_max: int, *, chat: bool) -> bytes | Upload | None:
         length = headers.get(b"content-length")
         size = int(length) if length.isdigit() else 0
+        if size > bytes_max:
+            raise AnswerError(too_long(bytes_max))
         if not chat and (b"transfer-encoding" in headers or size > UPLOAD_INLINE_BYTES_MAX):
-            if size > bytes_max:
-                raise BodyError(too_long(bytes_max))
             return Upload(receive, bytes_max)
         body, reading = None, self._registry.reading
         with trio.CancelScope() as scope:
             reading.add(scope)
             try:
-                body = await whole_body(receive, length, bytes_max)
+                body = await whole_body(receive, bytes_max)
             finally:
                 reading.discard(scope)
         if not scope.cancelled_caught:
             return body
         busy = self._registry.refusal()
         assert busy is not None, "a shutdown refuses all"
-        raise BodyError(busy._replace(headers=(*busy.headers, CLOSE)))
+        raise AnswerError(busy._replace(headers=(*busy.headers, CLOSE)))
 
 
 def _forbidden(value: Any) -> Answer | None:

@@ -18,8 +18,8 @@ from wiretape.events.core.model import UpstreamError
 
 from ..http1 import Header, Headers
 from ..limits import RETRY_AFTER_MAX_S, RETRY_FIRST_S
-from ..server.reaper import Reaper, together
-from ..upstream.errors import RefusedError, WireError
+from ..server.asgi import Reaper, together
+from ..upstream.connection import RefusedError, WireError
 from .http_responses import Answer, error, stream_header, wrapped_error
 from .stream_request import StreamRequest
 
@@ -137,7 +137,11 @@ def decide(
     if failure.ending == "refused" and (failure.timed_out or not failure.transient):
         # Repeated, it would take its whole deadline again (U02), or show the same certificate (U05).
         return Decision(Next.ELSEWHERE) if elsewhere else Decision(Next.GIVE_UP)
-    if not _worth_another(failure):
+    if failure.status:
+        passing = failure.status in _LATER or 500 <= failure.status <= 599
+    else:
+        passing = failure.transient and (failure.ending in _LOST or failure.ending == "upstream_error")
+    if not passing:
         return Decision(Next.GIVE_UP)
     wait_s = retry_after_s(failure.retry_after, now)
     if wait_s is not None and wait_s > RETRY_AFTER_MAX_S:
@@ -145,12 +149,6 @@ def decide(
     if attempt < attempts:
         return Decision(Next.AGAIN, max(wait_s or 0.0, RETRY_FIRST_S * 2 ** (attempt - 1)))
     return Decision(Next.ELSEWHERE) if elsewhere else Decision(Next.GIVE_UP, exhausted=True)
-
-
-def _worth_another(failure: Failure) -> bool:
-    if failure.status:
-        return failure.status in _LATER or 500 <= failure.status <= 599
-    return failure.transient and (failure.ending in _LOST or failure.ending == "upstream_error")
 
 
 def retry_after_s(value: str, now: float) -> float | None:

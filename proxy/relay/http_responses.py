@@ -18,6 +18,7 @@ from ..security.headers import to_client
 
 __all__ = [
     "Answer",
+    "AnswerError",
     "error",
     "json_answer",
     "our_error",
@@ -57,6 +58,14 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class AnswerError(Exception):
+    """A request that cannot be answered otherwise than with this error."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
 def error(
     status: int,
     message: str,
@@ -78,8 +87,9 @@ def refused(refusal: Refusal) -> Answer:
 
 
 def json_answer(status: int, value: Any, *, headers: Iterable[Header] = ()) -> Answer:
-    """Return a value of ours as JSON."""
-    return _whole(status, _escaped(dumps(value)), (b"content-type", _JSON), *_OWN, *headers)
+    """Return a value of ours as JSON, escaped so that it is harmless as HTML."""
+    text = dumps(value).replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+    return _whole(status, text, (b"content-type", _JSON), *_OWN, *headers)
 
 
 def our_error(reason: str, stream: str) -> Answer:
@@ -129,8 +139,3 @@ async def send_answer(send: Callable[[Any], Awaitable[None]], answer: Answer, *,
 
 def _whole(status: int, body: bytes, *headers: Header) -> Answer:
     return Answer(status, (*headers, (b"content-length", b"%d" % len(body))), body)
-
-
-def _escaped(text: bytes) -> bytes:
-    """Escape JSON so that it is harmless as HTML; these bytes can only be inside strings."""
-    return text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")

@@ -22,7 +22,6 @@ from ..security.headers import taped_request
 from ..store.catalogue_row import CatalogueRow, row_of
 from ..store.memory import MemoryStore
 from ..store.store import Store, StoreError
-from ..upstream.connection import Read
 from .http_responses import Answer
 from .stream_request import StreamRequest, history_keys
 
@@ -80,10 +79,6 @@ class Recording:
         """Make the next record; `value` is the parsed body, if it is known."""
         t = int((trio.current_time() - self.began) * 1_000_000)
         return self.recorder.record(kind, t, keys, body, value=value)
-
-    def body(self, read: Read) -> Record:
-        """Make the record of a read that has no frames."""
-        return self.recorder.body(int((read.t - self.began) * 1_000_000), read.data)
 
     def later(self, *records: Record) -> None:
         """Write records that emit nothing together with the next ones."""

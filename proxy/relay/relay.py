@@ -21,11 +21,10 @@ from wiretape.events.wire.sse import parse_block
 from ..config.model import Config
 from ..http1 import Headers
 from ..limits import ERROR_BODY_BYTES_MAX, FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
-from ..server.reaper import Reaper
+from ..server.asgi import Reaper
 from ..store.catalogue_row import CatalogueRow, Running
 from ..store.store import Store, StoreError
-from ..upstream.connection import Read
-from ..upstream.errors import WireError
+from ..upstream.connection import Read, WireError
 from ..upstream.transport import UpstreamTransport
 from .attempts import (
     OUR_CAUSES,
@@ -294,7 +293,7 @@ class Relay:
         request, recording = self._request, self.recording
         recording.later(recording.record("head", response.head_keys()))
         if self._request.verbatim and self.delivery.answer is None:
-            await self._commit(self._relayed_head(response))
+            await self._commit(relayed_head(response.status, response.headers, self.stream, decoded=response.decoded))
         shape = response.shape = shape_of(request, response)
         if shape is Shape.SNIFF:
             cause = await self._sniff(response)
@@ -305,7 +304,7 @@ class Relay:
                 self._flags["wrong_content_type"] = None
         if shape is Shape.NOTHING:  # U13, U16; what still comes is recorded all the same
             for read in await response.drain():
-                await self._write([recording.body(read)])
+                await self._write([recording.recorder.body(recording.t(read.t), read.data)])
             return "protocol"
         return ""
 
@@ -367,8 +366,8 @@ class Relay:
         self._received_bytes += len(read.data)
         self.signals.progress_at, self.signals.progressed = read.t, True
         if not (self._request.verbatim or request.streams) and self.delivery.answer is None and response.status < 400:
-            await self._commit(self._relayed_head(response))
-        await self._write([recording.body(read)])
+            await self._commit(relayed_head(response.status, response.headers, self.stream, decoded=response.decoded))
+        await self._write([recording.recorder.body(recording.t(read.t), read.data)])
         if self._request.verbatim:
             return ""
         if response.status >= 400:
@@ -385,7 +384,7 @@ class Relay:
         if cause == "closed" and not response.over:  # record what still comes, so that the connection can be reused
             for read in await response.drain():
                 if response.shape is not Shape.FRAMES:
-                    await self._write([recording.body(read)])
+                    await self._write([recording.recorder.body(recording.t(read.t), read.data)])
                 elif not recording.recorder.decoder.overflow:
                     await self._write(*recording.read(recording.t(read.t), read.data))
         await self._write(recording.recorder.rest(recording.t()))
@@ -479,9 +478,6 @@ class Relay:
         self.delivery.commit(answer)
         if frames:
             self.delivery.publish(frames, record.n)
-
-    def _relayed_head(self, response: UpstreamResponse) -> Answer:
-        return relayed_head(response.status, response.headers, self.stream, decoded=response.decoded)
 
     async def _record_gone(self) -> None:
         """Record once that the client has left. A piece of an upload may be on its way to the tape."""

@@ -27,13 +27,11 @@ from ..limits import (
 from ..server.asgi import Receive
 from ..store.catalogue_row import AnswerRow, Link, Running, digests, request_digest
 from ..store.store import Store
-from ..upstream.decompression import CODINGS, Inflater
-from ..upstream.errors import LimitError, WireError
-from .http_responses import Answer, error
+from ..upstream.connection import CODINGS, Inflater, LimitError, WireError
+from .http_responses import Answer, AnswerError, error
 
 __all__ = [
     "CLOSE",
-    "BodyError",
     "StreamRequest",
     "ToolResults",
     "Upload",
@@ -64,14 +62,6 @@ _CHOICES: Final[Mapping[bytes, tuple[str, Mapping[bytes, Any]]]] = MappingProxyT
         b"x-hermes-tool-progress": ("tool_events", {b"off": False}),
     }
 )
-
-
-class BodyError(Exception):
-    """A body that cannot be used; holds the answer that says why."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.status)
-        self.answer = answer
 
 
 class UploadError(WiretapeError):
@@ -126,10 +116,8 @@ class Upload:
             pass
 
 
-async def whole_body(receive: Receive, length: bytes, bytes_max: int) -> bytes | None:
-    """Return the body, or None if the client left; raise `BodyError` if it is too long or too slow."""
-    if length.isdigit() and int(length) > bytes_max:
-        raise BodyError(too_long(bytes_max))
+async def whole_body(receive: Receive, bytes_max: int) -> bytes | None:
+    """Return the body, or None if the client left; raise `AnswerError` if it is too long or too slow."""
     parts: list[bytes] = []
     left_bytes = bytes_max
     with trio.move_on_after(UPLOAD_TIMEOUT_S):  # C16
@@ -140,37 +128,36 @@ async def whole_body(receive: Receive, length: bytes, bytes_max: int) -> bytes |
             parts.append(message.get("body", b""))
             left_bytes -= len(parts[-1])
             if left_bytes < 0:
-                raise BodyError(too_long(bytes_max))
+                raise AnswerError(too_long(bytes_max))
             if not message.get("more_body", False):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
     text = f"The request body did not arrive within {UPLOAD_TIMEOUT_S:g} s."
-    raise BodyError(_bad_request(408, text, "body_timeout", CLOSE))
+    raise AnswerError(_bad_request(408, text, "body_timeout", CLOSE))
 
 
 async def decoded(body: bytes, coding: str, bytes_max: int, threads: trio.CapacityLimiter) -> bytes:
     """Return a compressed body as it was before. In a thread, since few bytes may hold many."""
     if coding not in CODINGS:  # RFC 9110 15.5.16: say which ones can be read
         message = f"The request body is coded as {coding[:80]}; only gzip and deflate are accepted."
-        raise BodyError(_bad_request(415, message, "unsupported_encoding", (b"accept-encoding", b"gzip, deflate")))
+        raise AnswerError(_bad_request(415, message, "unsupported_encoding", (b"accept-encoding", b"gzip, deflate")))
+
+    def inflate() -> bytes:
+        inflater = Inflater(coding, bytes_max)
+        plain = b"".join(inflater.feed(body))
+        inflater.close()
+        return plain
+
     try:
-        inflate = partial(_inflated, body, coding, bytes_max)
         return await trio.to_thread.run_sync(inflate, abandon_on_cancel=True, limiter=threads)
     except LimitError:
         message = (
             f"The decoded body is longer than {bytes_max} bytes or {INFLATE_RATIO_MAX} times what was sent, "
             f"or has more than {INFLATE_MEMBERS_MAX} members."
         )
-        raise BodyError(_bad_request(413, message, "body_too_large")) from None
+        raise AnswerError(_bad_request(413, message, "body_too_large")) from None
     except WireError:
         message = f"The request body is not valid {coding}, or is incomplete."
-        raise BodyError(_bad_request(400, message, "invalid_encoding")) from None
-
-
-def _inflated(body: bytes, coding: str, bytes_max: int) -> bytes:
-    inflater = Inflater(coding, bytes_max)
-    plain = b"".join(inflater.feed(body))
-    inflater.close()
-    return plain
+        raise AnswerError(_bad_request(400, message, "invalid_encoding")) from None
 
 
 async def in_thread_if_large(body: bytes, work: Callable[[], _T]) -> _T:
@@ -182,7 +169,7 @@ async def in_thread_if_large(body: bytes, work: Callable[[], _T]) -> _T:
 
 
 async def parsed(body: bytes) -> Any:
-    """Return the JSON value of a body; raise `BodyError` if it is not JSON."""
+    """Return the JSON value of a body; raise `AnswerError` if it is not JSON."""
     value = await in_thread_if_large(body, partial(parse, body))
     if value is not ABSENT:
         return value
@@ -191,7 +178,7 @@ async def parsed(body: bytes) -> Any:
         orjson.loads(body)
     except orjson.JSONDecodeError as exc:
         where = f": line {exc.lineno}, column {exc.colno}"
-    raise BodyError(_bad_request(400, f"The request body is not JSON{where}.", "invalid_json"))
+    raise AnswerError(_bad_request(400, f"The request body is not JSON{where}.", "invalid_json"))
 
 
 async def marks_in(body: bytes, value: Any, *, repair: bool) -> tuple[Sequence[Marks], Sequence[Edit]]:

@@ -10,8 +10,7 @@ import trio
 
 from wiretape.events.core.splice import apply
 
-from ..config.model import Config
-from ..config.secrets import Secret
+from ..config.model import Config, Secret
 from ..config.urls import base_of, request_target
 from ..http1 import Headers
 from ..limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
@@ -19,9 +18,7 @@ from ..security.access import credentials
 from ..security.headers import taped_answer, to_upstream
 from ..security.masking import ErrorMask, KeyMask
 from ..store.store import StoreError
-from ..upstream.connection import End, Exchange, Read
-from ..upstream.decompression import CODINGS, Inflater
-from ..upstream.errors import WireError
+from ..upstream.connection import CODINGS, End, Exchange, Inflater, Read, WireError
 from ..upstream.transport import UpstreamTransport
 from .attempts import Decision, Failure, Next, decide
 from .stream_request import StreamRequest, Upload, UploadError, in_thread_if_large, unstreamed, with_usage
@@ -144,16 +141,13 @@ class UpstreamRequest:
                 unstreamed=request.streams and request.route.synthesise and not self._unstreamed,
                 now=now,
             )
-        match decision.next:
-            case Next.AGAIN:
-                self._attempt += 1
-            case Next.ELSEWHERE:
-                self._target += 1
-                self._attempt = 1
-            case Next.UNSTREAMED:
-                self._unstreamed = True
-            case Next.GIVE_UP:
-                pass
+        if decision.next is Next.AGAIN:
+            self._attempt += 1
+        elif decision.next is Next.ELSEWHERE:
+            self._target += 1
+            self._attempt = 1
+        elif decision.next is Next.UNSTREAMED:
+            self._unstreamed = True
         return decision
 
     def completed(self) -> None:
@@ -209,6 +203,8 @@ class UpstreamResponse:
         # A response that passes as it comes is decoded only if it may echo a key of ours.
         if self.coding not in ("", "identity") and (not verbatim or (mask is not None and self.coding in CODINGS)):
             self._inflater = Inflater(self.coding)
+        #: Whether its bytes differ from those that its headers describe.
+        self.decoded = self._inflater is not None
         if quoted:
             self._mask = ErrorMask(quoted, frames="json" not in self.media_type)
         #: What was read ahead to find out what the body is.
@@ -229,11 +225,6 @@ class UpstreamResponse:
         if self.body.end is not End.FRAMED or self._peeked or self._inflater is not None:
             return False
         return self._mask is None or not self._mask.waits
-
-    @property
-    def decoded(self) -> bool:
-        """Whether its bytes differ from those that its headers describe."""
-        return self._inflater is not None
 
     @property
     def masked(self) -> bool:

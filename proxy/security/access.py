@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..config.model import Config
-from ..config.secrets import Key
+from ..config.model import Config, Key
 from ..config.urls import Place, place
 from ..http1 import Header, Headers
 from ..key_patterns import CREDENTIAL_HEADERS, has_credential

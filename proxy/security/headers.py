@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import quote
 
-from ..config.model import Target
-from ..config.secrets import Secret
+from ..config.model import Secret, Target
 from ..http1 import Header, Headers
 from ..key_patterns import CREDENTIAL_HEADERS, MASK
 from ..limits import MASKED_CHARS_MIN

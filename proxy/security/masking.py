@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Final
 
-from ..config.secrets import Secret
+from ..config.model import Secret
 from ..limits import JUDGED_BYTES_MAX
 from .headers import key_forms
 

@@ -1,6 +1,6 @@
 """An HTTP/1.1 server: listening sockets to strict ASGI requests, with deadlines.
 
 `server` accepts, `connection` reads a client's requests one after the other and has ASGI's receive and send for each,
-`request_head` parses their heads strictly, and `reaper` is the one task for all deadlines. The relay sees `asgi` and
-`reaper` only.
+and `request_head` parses their heads strictly. The relay sees `asgi` only: the interface, and the one task for all
+deadlines.
 """

@@ -1,9 +1,20 @@
-"""The interface between the server and its apps: plain ASGI, and one extension of ours."""
+"""What the apps see of the server: plain ASGI, one extension of ours, and one task for all deadlines.
+
+A read or a send needs no cancel scope of its own: a check is called when its deadline may have passed; mostly the
+deadline has moved on by then. A `fail_after` for each send costs 8 us, this costs nothing.
+"""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from heapq import heappop, heappush
+from itertools import count
+from math import floor, inf
+from typing import Any, Final, Protocol
 
-__all__ = ["App", "ClientConnection", "Receive", "Send"]
+import trio
+
+from ..limits import LATE_S
+
+__all__ = ["App", "Check", "ClientConnection", "Reaper", "Receive", "Send", "together"]
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -21,3 +32,52 @@ class ClientConnection(Protocol):
 
         It is called at once if that was seen already, and never after the response is complete.
         """
+
+
+#: Between two calls of one check: one that asked to be called again at once would never end.
+_STEP_S: Final = 0.001
+
+Check = Callable[[float], float | None]
+"""Called with trio's time in the reaper's task. It acts without waiting, returns when to be called again (None: never),
+and must not raise.
+"""
+
+
+def together(now: float, by: float) -> float:
+    """Return a time shared by all checks that are due in the same quarter of a second, not later than `by`.
+
+    5,000 idle connections, each with its own time, woke the process 170 times a second and cost 1.2 % of a core.
+    """
+    at = floor(by * 4) / 4 if by < inf else by
+    return at if at > now else by
+
+
+class Reaper:
+    """A queue of checks. `run` it in one task; `watch` from anywhere in trio's thread."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Check]] = []
+        self._order = count()
+        self._nap = trio.CancelScope()
+
+    def watch(self, check: Check, at: float) -> None:
+        """Call `check` at this time."""
+        at = max(at, trio.current_time())  # a time in the past is no sign that this process was stopped
+        heappush(self._due, (at, next(self._order), check))
+        self._nap.deadline = min(self._nap.deadline, at)
+
+    async def run(self) -> None:
+        """Call checks, for ever."""
+        while True:
+            with trio.CancelScope(deadline=self._due[0][0] if self._due else inf) as self._nap:
+                await trio.sleep_forever()
+            if trio.current_time() > self._nap.deadline + LATE_S:  # this process was stopped, not its peers
+                await trio.sleep(LATE_S)  # first read what came meanwhile
+            self._look(trio.current_time())
+
+    def _look(self, now: float) -> None:
+        while self._due and self._due[0][0] <= now:
+            _, order, check = heappop(self._due)
+            again = check(now)
+            if again is not None:
+                heappush(self._due, (max(again, now + _STEP_S), order, check))

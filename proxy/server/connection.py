@@ -36,8 +36,7 @@ from ..limits import (
     SENDS_A_TURN,
     WRITE_TIMEOUT_S,
 )
-from .asgi import App
-from .reaper import Reaper, together
+from .asgi import App, Reaper, together
 from .request_head import HeadReader, Refusal, RequestHead, refusal_bytes
 
 __all__ = ["ClientSocket", "Connection", "Exchange"]

@@ -21,9 +21,8 @@ from ..limits import (
     SHUTDOWN_GRACE_S,
     TCP_USER_TIMEOUT_MS,
 )
-from .asgi import App
+from .asgi import App, Reaper
 from .connection import ClientSocket, Connection
-from .reaper import Reaper
 
 __all__ = ["BindError", "Server", "ServerSettings", "listening", "serve"]
 

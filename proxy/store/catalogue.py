@@ -23,7 +23,7 @@ from wiretape.events.core.json_text import dumps, parse
 
 from ..limits import SAME_CALLS_MAX
 from .catalogue_row import Alike, AnswerRow, CallRow, CatalogueRow, Fate, Key, StreamRow, fates, key_of, row_of_tape
-from .folder import Folder
+from .folder import Folder, days_in, tapes_in
 from .store import Filter, StoreError
 from .tape_file import records_of
 
@@ -327,7 +327,8 @@ class Book(Rows):
             at = rows[-1]
             self.forget([stream for created, stream in rows if not self._folder.holds(stream, created)])
             yield True
-        tapes = self._folder.ended()
+        root = self._folder.root
+        tapes = ((stream, each.path) for day in days_in(root) for stream, each in tapes_in(root / day.isoformat()))
         while step := list(islice(tapes, _STEP)):
             known = "SELECT 1 FROM streams WHERE stream = ?"
             missing = [tape for tape in step if self.base.execute(known, tape[:1]).fetchone() is None]

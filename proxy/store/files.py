@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,7 +28,7 @@ from wiretape.events.tape.tape import Damage
 from ..config.model import Keep
 from .catalogue import Catalogue
 from .catalogue_row import AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow, find_calls
-from .folder import Folder, day_of
+from .folder import Folder, day_of, tapes_in
 from .store import (
     PAGE_MAX,
     WRITE_S,
@@ -172,12 +173,10 @@ class FileStore:
             raise StreamMissingError(f"{stream} is not open")
         if tape.broken is not None:
             raise TapeBrokenError(tape.broken)
-        assert not tape.writing, f"two tasks append to {stream}"
         assert records[0].n == tape.next_n or (tape.lost and records[0].n > tape.next_n), f"{stream} is out of order"
         before, size, ended = tape.size, 0, records[-1].kind == "end"
         for record in records:
             size += len(record.raw or b"")
-        tape.writing = True
         try:
             if size <= INLINE_BYTES_MAX:
                 tape.write(b"".join(map(encode, records)))
@@ -190,8 +189,6 @@ class FileStore:
             tape.lost = True
             self._failed(error)
             raise
-        finally:
-            tape.writing = False
         if self.health.full:
             self.health = Health()
         tape.next_n = records[-1].n + 1
@@ -366,7 +363,8 @@ def recover(folder: Folder, sync: Sync) -> list[Recovered]:
     recovered: list[Recovered] = []
     found: list[tuple[str, Path, Mended]] = []
     try:
-        for stream, path in folder.live_tapes():
+        for stream, entry in sorted(tapes_in(folder.live), key=itemgetter(0)):
+            path = Path(entry.path)
             try:
                 found.append((stream, path, mended(path)))
             except TapeError as error:

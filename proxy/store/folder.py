@@ -152,10 +152,6 @@ class Folder:
             raise LocalError(f"not a stream id: {stream[:80]!r}")
         return f"{self.live}/{stream}{_SUFFIX}"
 
-    def live_tapes(self) -> list[tuple[str, Path]]:
-        """Return every stream in live/ and its tape, sorted."""
-        return sorted((stream, self.live / entry.name) for stream, entry in tapes_in(self.live))
-
     def day_path(self, day: date, stream: str) -> str:
         """Return the path of a tape that has ended."""
         return f"{self.root}/{day.isoformat()}/{stream}{_SUFFIX}"
@@ -177,12 +173,6 @@ class Folder:
         """Return whether the stream has a tape, most likely in the day of its creation."""
         likely = (self.day_path(day_of(created), stream), self.live_path(stream))
         return any(map(os.path.exists, likely)) or self.ended_path(stream) is not None
-
-    def ended(self) -> Iterator[tuple[str, str]]:
-        """Yield every ended stream, and where its tape is."""
-        for day in days_in(self.root):
-            for stream, entry in tapes_in(self.root / day.isoformat()):
-                yield stream, entry.path
 
     def tapes_of(self, day: date) -> Iterator[Kept]:
         """Yield what decides how long each tape of a day stays."""

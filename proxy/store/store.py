@@ -76,8 +76,6 @@ class Health(NamedTuple):
 class WriteTimes:
     """How long the batches of a store took: their number up to each bound of `WRITE_S` and beyond, and their sum."""
 
-    __slots__ = ("counts", "sum_s")
-
     def __init__(self) -> None:
         self.counts = [0] * (len(WRITE_S) + 1)
         self.sum_s = 0.0
@@ -135,7 +133,6 @@ class Store(Protocol):
 
     async def create(self, stream: str) -> None:
         """Begin the tape of a stream. Ids are never reused: a store refuses at least those of streams that run."""
-        ...
 
     async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
         """Write one batch whole and return its size in bytes; only then do readers see it.
@@ -147,7 +144,6 @@ class Store(Protocol):
 
     async def release(self, stream: str) -> None:
         """Give up a stream that has not ended: its followers end, and recovery finds the tape."""
-        ...
 
     def read(self, stream: str, from_n: int = 0) -> Batches:
         """Return the records written so far, from this number on. Raises StreamMissingError."""
@@ -180,4 +176,3 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Make everything written durable, as far as this store promises it. Nothing may be called afterwards."""
-        ...

@@ -76,8 +76,6 @@ Sync = Callable[[Collection[int]], Mapping[int, str]]
 class OpenTape:
     """A stream that this process records: what its first records say, and a signal to its followers."""
 
-    __slots__ = ("followed", "hidden", "opening", "stream")
-
     def __init__(self, stream: str) -> None:
         self.stream = stream
         #: The keys of its `open` and `request` records.
@@ -117,13 +115,6 @@ class TapeFile(OpenTape):
     Paths of single tapes are strings in this package: pathlib interns every name, which cost 1 MB at 14,500 streams.
     """
 
-    # fmt: off
-    __slots__ = (
-        "broken", "closed", "created", "dirty", "ended", "fd", "lost", "name", "next_n", "path", "shown", "size",
-        "stuck", "writing",
-    )
-    # fmt: on
-
     def __init__(self, path: str) -> None:
         """Create the file. Raise StoreError: a tape is never begun twice."""
         self.path = path
@@ -142,7 +133,6 @@ class TapeFile(OpenTape):
         self.next_n = 0
         #: A batch was refused, so numbers may be missing.
         self.lost = False
-        self.writing = False
         #: Why it takes no more writes; set by any thread.
         self.broken: str | None = None
         #: Waits for a commit round that has not begun.

@@ -8,6 +8,7 @@ as well (10 to 30 s). With forty of them no tape could be written.
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 from socket import AddressFamily, SocketKind
 from typing import Any, Final, Literal, cast
 
@@ -15,8 +16,7 @@ import trio
 
 from ..config.model import Egress
 from ..limits import CONNECT_TIMEOUT_S, LOOKUPS_MAX
-from .connection import Connection, Exchange, Origin, Outgoing
-from .errors import RefusedError, WireError
+from .connection import Connection, Exchange, Origin, Outgoing, RefusedError, WireError
 from .tls import TlsStream
 
 __all__ = ["Connector", "OpenTcp", "Resolver"]
@@ -146,17 +146,13 @@ class Resolver(trio.abc.HostnameResolver):
         flags: int = 0,
     ) -> list[_Address]:
         """Look up addresses; a cancelled call returns at once, and its thread ends when the system's call does."""
-
-        def look_up() -> list[_Address]:
-            found: Any = socket.getaddrinfo(host, port, family, type, proto, flags)
-            return cast("list[_Address]", found)  # mypy and pyright disagree about its type
-
-        return await trio.to_thread.run_sync(look_up, abandon_on_cancel=True, limiter=self.limiter)
+        look_up: Any = socket.getaddrinfo  # mypy and pyright disagree about its type
+        found: list[_Address] = await trio.to_thread.run_sync(
+            look_up, host, port, family, type, proto, flags, abandon_on_cancel=True, limiter=self.limiter
+        )
+        return found
 
     async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
         """Look up a name."""
-
-        def look_up() -> tuple[str, str]:
-            return socket.getnameinfo(sockaddr, flags)
-
+        look_up = partial(socket.getnameinfo, sockaddr, flags)
         return await trio.to_thread.run_sync(look_up, abandon_on_cancel=True, limiter=self.limiter)

@@ -2,20 +2,24 @@
 
 Nothing that an upstream sends raises before everything that came earlier has been returned. One class parses and reads,
 because each layer around a read costs as much as the read.
+
+There is one error for each ending that it leads to. No message contains a header's value or what an upstream sent: both
+may be, or echo, a credential.
 """
 
 import re
 import socket
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
-from typing import Final, NamedTuple, Self, cast
+from math import inf
+from typing import ClassVar, Final, Literal, NamedTuple, Self, cast
 
 import trio
 
-from wiretape.events.core.errors import LocalError
+from wiretape.events.core.errors import LocalError, WiretapeError
 
 from ..http1 import TOKEN, Dechunker, Header, MalformedError, format_head, parse_head
 from ..limits import (
@@ -23,16 +27,37 @@ from ..limits import (
     DRAIN_TIMEOUT_S,
     HEAD_BYTES_MAX,
     HEADERS_MAX,
+    INFLATE_FREE_BYTES,
+    INFLATE_MEMBERS_MAX,
+    INFLATE_RATIO_MAX,
+    INFLATE_SLICE_BYTES,
+    INFLATE_STEP_BYTES_MAX,
     INFORMATIONAL_MAX,
     READS_A_TURN,
     RECEIVE_BYTES_MAX,
     SEND_BYTES_MAX,
     WRITE_TIMEOUT_S,
 )
-from .errors import ProtocolError, ResetError, StalledError, TruncatedError, WireError
 from .tls import TlsStream
 
-__all__ = ["Connection", "End", "Exchange", "Head", "Origin", "Outgoing", "Read"]
+__all__ = [
+    "CODINGS",
+    "Connection",
+    "End",
+    "Exchange",
+    "Head",
+    "Inflater",
+    "LimitError",
+    "Origin",
+    "Outgoing",
+    "ProtocolError",
+    "Read",
+    "RefusedError",
+    "ResetError",
+    "StalledError",
+    "TruncatedError",
+    "WireError",
+]
 
 _START: Final = b"HTTP/1."
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
@@ -40,6 +65,58 @@ _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: ([^\x00\n
 _LENGTH: Final = re.compile(rb"[0-9]{1,20}")
 _METHOD: Final = re.compile(TOKEN)
 _TARGET: Final = re.compile(rb"[\x21-\x7e]+")
+#: zlib's window sizes: gzip only, and the zlib header for `deflate` (RFC 9110 8.4.1.2).
+_WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+#: The supported codings.
+CODINGS: Final = frozenset(_WINDOWS)
+
+
+class WireError(WiretapeError):
+    """Any failure of an exchange; bytes that came before it were delivered before it."""
+
+    ending: ClassVar[str]
+    """The ending of the stream, if this was its last attempt."""
+
+
+class RefusedError(WireError):
+    """A connection that could not be opened; no byte of the request was sent."""
+
+    ending = "refused"
+
+    def __init__(self, cause: Literal["dns", "connect", "proxy", "tls", "timeout"], message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class StalledError(WireError):
+    """A write deadline that passed without progress."""
+
+    ending = "stalled"
+
+
+class ResetError(WireError):
+    """A reset, by the upstream or something in between."""
+
+    ending = "reset"
+
+
+class TruncatedError(WireError):
+    """An orderly close that came too early: inside the head, a chunked body or a body with a length."""
+
+    ending = "truncated"
+
+
+class ProtocolError(WireError):
+    """A response that is not HTTP/1.1, or whose head is beyond a limit."""
+
+    ending = "protocol"
+
+
+class LimitError(WireError):
+    """A decompression bomb."""
+
+    ending = "limit"
 
 
 class Origin(NamedTuple):
@@ -344,14 +421,6 @@ class Exchange:
         reusable = self._request_sent and self.end is End.FRAMED and self._keep_alive and not self.rest
         await (self._keep(connection) if self._keep is not None and reusable else connection.aclose())
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     # -- parsing ------------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> bytes:
@@ -465,3 +534,54 @@ def _raw_socket(stream: trio.abc.Stream) -> socket.socket | None:
     """Return the standard library's socket under trio's; a contract test pins its name."""
     raw = getattr(stream.socket, "_sock", None) if isinstance(stream, trio.SocketStream) else None
     return raw if isinstance(raw, socket.socket) else None
+
+
+# -- decompression of requests, and of responses that came compressed although identity was asked for -----------------
+
+
+class Inflater:
+    """A decoder for one body: `feed` it each read, take the output in steps, and `close` it at the end of the body.
+
+    It raises ProtocolError for an unknown coding or damage, LimitError for a bomb, TruncatedError for an early end.
+    """
+
+    def __init__(self, coding: str, bytes_max: int | None = None) -> None:
+        """With `bytes_max`, as for requests, the output, the members and, beyond 8 MiB, the ratio are bounded."""
+        if coding not in _WINDOWS:
+            raise ProtocolError("the response has an unsupported content encoding")
+        self.coding = coding
+        self._inflate = zlib.decompressobj(_WINDOWS[coding])
+        self._in = 0
+        self._out = 0
+        self._bytes_max = inf if bytes_max is None else bytes_max
+        self._free_bytes = 0 if bytes_max is None else INFLATE_FREE_BYTES
+        self._members_left = inf if bytes_max is None else INFLATE_MEMBERS_MAX
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Decode in steps of at most `INFLATE_STEP_BYTES_MAX`, each when it is taken, so that the loop never stalls."""
+        self._in += len(data)
+        for at in range(0, len(data), INFLATE_SLICE_BYTES):
+            yield from self._slice(data[at : at + INFLATE_SLICE_BYTES])
+
+    def _slice(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._inflate.eof:  # gzip may have several members (RFC 1952 2.2)
+                self._inflate = zlib.decompressobj(_WINDOWS[self.coding])
+                self._members_left -= 1
+            try:
+                out = self._inflate.decompress(data, INFLATE_STEP_BYTES_MAX)
+            except zlib.error:
+                raise ProtocolError("the response's compression is damaged") from None
+            self._out += len(out)
+            if self._members_left <= 0 or self._out > self._bytes_max or self._is_bomb():
+                raise LimitError("the response's compression is a bomb")
+            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            yield out
+
+    def _is_bomb(self) -> bool:
+        return self._out > self._free_bytes and self._out > self._in * INFLATE_RATIO_MAX
+
+    def close(self) -> None:
+        """Raise TruncatedError if the body ended too early."""
+        if self._in and not self._inflate.eof:
+            raise TruncatedError("the response's compression ends too early")

@@ -20,8 +20,7 @@ from ..config.model import UpstreamSettings
 from ..http1 import Header
 from ..limits import IDLE_CONNECTION_TIMEOUT_S, IDLE_CONNECTIONS_MAX, STALE_CONNECTION_S
 from .connect import Connector, OpenTcp
-from .connection import Connection, Exchange, Head, Origin, Outgoing
-from .errors import ResetError, TruncatedError
+from .connection import Connection, Exchange, Head, Origin, Outgoing, ResetError, TruncatedError
 from .tls import client_context
 
 __all__ = ["Pool", "UpstreamTransport"]
@@ -107,7 +106,7 @@ class UpstreamTransport:
             timeout_s=settings.connect_timeout_s,
             open_tcp=open_tcp,
         )
-        self.pool = Pool(idle_max=settings.idle_connections_max, idle_timeout_s=settings.idle_connection_timeout_s)
+        self.pool = Pool()
 
     def addressed(
         self, url: httpx.URL, method: bytes, path: bytes, headers: Sequence[Header], body: bytes | AsyncIterable[bytes]

@@ -11,7 +11,7 @@ import typer
 from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, AsJson, FailedError, one_line_errors, print_json
 
 if TYPE_CHECKING:
-    from wiretape.proxy.config.secrets import Secret
+    from wiretape.proxy.config.model import Secret
 
     from ..compare.compare import Compared
     from ..compare.levels import Difference
@@ -116,7 +116,7 @@ def _verify(
 
 
 def _secret(name: str | None) -> "Secret | None":
-    from wiretape.proxy.config.secrets import Secret
+    from wiretape.proxy.config.model import Secret
 
     if name is None:
         return None

@@ -24,9 +24,8 @@ from wiretape.events.emit import Summariser, events, summarise
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import encode
-from wiretape.proxy.api.summary import summary_json
-from wiretape.proxy.cli.show import ID_CHARS, TextView, console, summary_view
-from wiretape.proxy.cli.tapes import find, read_tape
+from wiretape.proxy.api.streams import summary_json
+from wiretape.proxy.cli.show import ID_CHARS, TextView, console, find, read_tape, summary_view
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.http1 import Headers
 from wiretape.proxy.log import Log, stderr_fd
@@ -128,7 +127,7 @@ class Client:
             head, answer = await transport.exchange(request)
             self.status = head.status
             self.stream = Headers(head.headers).get(b"x-wiretape-stream").decode("ascii")
-            async with answer:
+            async with aclosing(answer):
                 while (read := await answer.receive()) is not None:
                     records += recorder.read(int(read.t * 1_000_000), read.data)
                     seen = list(events(records, repairs=False))

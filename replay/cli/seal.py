@@ -154,7 +154,7 @@ def _recordings(names: Sequence[str], data: str | None, config: str | None) -> "
 
 def _tape_of_stream(name: str, data: str | None, config: str | None) -> Path:
     """Find a stream by the start of its id. If no stream matches, report a missing file as other verbs do."""
-    from wiretape.proxy.cli.tapes import AmbiguousIdError, find
+    from wiretape.proxy.cli.show import AmbiguousIdError, find
 
     try:
         return find(root_of(data, config), name)

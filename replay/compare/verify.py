@@ -22,12 +22,11 @@ from wiretape.events.core.settings import Settings
 from wiretape.events.emit import events
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
-from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.config.secrets import Secret
+from wiretape.proxy.config.model import Config, Route, Secret, Target
 from wiretape.proxy.http1 import Headers
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import Running, running
-from wiretape.proxy.upstream.errors import WireError
+from wiretape.proxy.upstream.connection import WireError
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
 from ..matching.compared_request import request_of
@@ -167,7 +166,7 @@ async def send_recorded(server: Running, request: Request) -> list[Record]:
         sent = transport.addressed(url, request.method, url.raw_path, request.headers, request.body)
         head, body = await transport.exchange(sent)
         stream = Headers(head.headers).get(b"x-wiretape-stream").decode("ascii")
-        async with body:
+        async with aclosing(body):
             with suppress(WireError):  # the tape records how it broke off
                 async for read in body:
                     received += read.data

@@ -21,8 +21,7 @@ from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.relay.attempts import chat_cause, exchange_ending
 from wiretape.proxy.security.headers import taped_answer, taped_request
 from wiretape.proxy.store.catalogue_row import digests, request_digest
-from wiretape.proxy.upstream.decompression import CODINGS, Inflater
-from wiretape.proxy.upstream.errors import WireError
+from wiretape.proxy.upstream.connection import CODINGS, Inflater, WireError
 
 __all__ = [
     "CHAT",

@@ -18,8 +18,7 @@ import httpx
 import trio
 from trio.testing import MockClock, lockstep_stream_pair
 
-from wiretape.proxy.upstream.connection import Exchange
-from wiretape.proxy.upstream.errors import WireError
+from wiretape.proxy.upstream.connection import Exchange, WireError
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
 from .script import Script

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, as_list
 from wiretape.events.tape.record import Record
-from wiretape.proxy.upstream.decompression import CODINGS, Inflater
-from wiretape.proxy.upstream.errors import LimitError, WireError
+from wiretape.proxy.upstream.connection import CODINGS, Inflater, LimitError, WireError
 
 from ..sealed.clock import carrying
 from ..sealed.texts import Change, Path, Scalar, Text, edited, scalars, unquoted

@@ -28,8 +28,7 @@ from wiretape.events.emit import Emitter, summarise
 from wiretape.events.folds.wire import Call
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.wire.sse import Decoder
-from wiretape.proxy.config.model import Target
-from wiretape.proxy.config.secrets import Secret
+from wiretape.proxy.config.model import Secret, Target
 
 UPSTREAM_KEY: Final = "sk-canary-of-the-upstream-0001"
 CALLER_KEY: Final = "sk-canary-of-the-caller-0002"

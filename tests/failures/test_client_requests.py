@@ -14,7 +14,7 @@ from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, finish, house, post, streams, text
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import encode
-from wiretape.proxy.config.secrets import Key, Secret
+from wiretape.proxy.config.model import Key, Secret
 
 STREAMING: Final = streams(text("hi"), finish(), DONE)
 KEY: Final = "wt-" + "k" * 40

@@ -16,7 +16,7 @@ from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.api import streams as following_events
 from wiretape.proxy.relay.app import memory_allows, resident_bytes
-from wiretape.proxy.server.reaper import Reaper
+from wiretape.proxy.server.asgi import Reaper
 
 HOUR: Final = 3_600.0
 

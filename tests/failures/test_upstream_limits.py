@@ -26,7 +26,7 @@ from wiretape.events.core.settings import Settings
 from wiretape.events.emit import Summariser, emit, events
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
-from wiretape.proxy.api.summary import summary_json
+from wiretape.proxy.api.streams import summary_json
 from wiretape.proxy.limits import FRAMES_A_TURN_MAX, RECEIVE_BYTES_MAX, STREAM_BYTES_MAX
 from wiretape.proxy.relay import relay
 from wiretape.proxy.store.files import open_files

@@ -27,7 +27,7 @@ from tests.support.house import DONE, HEAD, House, finish, frame, house, role, t
 from wiretape.events.core.lifecycle import TERMINAL
 from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import Record
-from wiretape.proxy.api.summary import summary_json
+from wiretape.proxy.api.streams import summary_json
 from wiretape.proxy.store.catalogue_row import CallRow, Fate
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Filter, Store

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.config.secrets import Key, Secret
+from wiretape.proxy.config.model import Config, Key, Route, Secret, Target
 from wiretape.proxy.config.urls import Dialect, is_plain, place, request_target
 from wiretape.proxy.http1 import Headers as HeadersOf
 from wiretape.proxy.relay.http_responses import Answer, refused

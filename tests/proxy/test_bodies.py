@@ -18,8 +18,7 @@ from wiretape.proxy.limits import (
     INFLATE_RATIO_MAX,
     INFLATE_STEP_BYTES_MAX,
 )
-from wiretape.proxy.upstream.decompression import Inflater
-from wiretape.proxy.upstream.errors import LimitError, ProtocolError, TruncatedError
+from wiretape.proxy.upstream.connection import Inflater, LimitError, ProtocolError, TruncatedError
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -1,6 +1,7 @@
 """Cancelled at every checkpoint (G11), in each part of an exchange: nothing is left, and what comes after works."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 
 import httpx
 import pytest
@@ -57,7 +58,7 @@ Use = Callable[[UpstreamTransport], Awaitable[None]]
 
 
 async def read_all(transport: UpstreamTransport, url: str = "http://upstream.test/") -> None:
-    async with body_of(await fetch(transport, post(url=url))) as body:
+    async with aclosing(body_of(await fetch(transport, post(url=url)))) as body:
         async for _ in body:
             pass
 
@@ -67,7 +68,7 @@ async def read_all_tls(transport: UpstreamTransport) -> None:
 
 
 async def drain(transport: UpstreamTransport) -> None:
-    async with body_of(await fetch(transport, post())) as body:
+    async with aclosing(body_of(await fetch(transport, post()))) as body:
         await body.receive()
         await body.drain()
 

@@ -9,8 +9,7 @@ import pytest
 from wiretape.proxy.cli import doctor as cli_doctor
 from wiretape.proxy.cli.doctor import Check, examine, lines, upstreams
 from wiretape.proxy.config.load import Loaded, Row
-from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.config.secrets import Secret
+from wiretape.proxy.config.model import Config, Route, Secret, Target
 from wiretape.proxy.store.folder import Folder
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.playback.server import listening

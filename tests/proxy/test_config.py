@@ -22,6 +22,7 @@ from wiretape.proxy.config.model import (
     ConfigError,
     Egress,
     Kind,
+    Secret,
     Target,
     choice,
     count,
@@ -31,7 +32,6 @@ from wiretape.proxy.config.model import (
     size,
     text,
 )
-from wiretape.proxy.config.secrets import Secret
 from wiretape.proxy.limits import KEY_CHARS_MIN, KEY_FILE_BYTES_MAX
 
 OPENAI = "https://api.openai.test/v1"

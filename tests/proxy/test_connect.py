@@ -12,8 +12,7 @@ from tests.proxy.scripted import CONTEXT, OK, Script, answers, fetch, post, requ
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import HEAD_BYTES_MAX
 from wiretape.proxy.upstream.connect import Connector, Resolver
-from wiretape.proxy.upstream.connection import Origin
-from wiretape.proxy.upstream.errors import RefusedError
+from wiretape.proxy.upstream.connection import Origin, RefusedError
 
 ORIGIN = Origin(tls=False, host=HOST, port=80)
 HTTPS = f"https://{HOST}/v1"

@@ -1,6 +1,7 @@
 """Exchanges on one connection and the pool of idle ones: peers that stop reading, reuse, draining, leaving early."""
 
 from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import aclosing
 
 import pytest
 import trio
@@ -9,8 +10,7 @@ from trio.testing import MockClock, memory_stream_pair
 from tests.proxy.scripted import HEAD, OK, Counted, Script, body_of, chunk, fetch, post, request_of, says, served
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.limits import DRAIN_BYTES_MAX, DRAIN_TIMEOUT_S, SEND_BYTES_MAX
-from wiretape.proxy.upstream.connection import Connection, Exchange, Origin, Outgoing
-from wiretape.proxy.upstream.errors import ResetError, TruncatedError
+from wiretape.proxy.upstream.connection import Connection, Exchange, Origin, Outgoing, ResetError, TruncatedError
 from wiretape.proxy.upstream.transport import Pool
 
 LAST = b"0\r\n\r\n"
@@ -122,7 +122,7 @@ async def test_unfinished_body_generator_is_closed() -> None:
 async def test_connection_is_kept_only_after_clean_end(answer: bytes, reusable: bool) -> None:
     kept: list[Connection] = []
     stream = Deaf(100, answer, waits=False)
-    async with exchange(stream, kept) as one:
+    async with aclosing(exchange(stream, kept)) as one:
         await one.send(request(b"{}"))
         await one.receive()
     assert bool(kept) == reusable
@@ -184,7 +184,7 @@ async def test_draining_is_bounded_in_bytes(autojump_clock: MockClock) -> None:
 
 async def test_leaving_early_closes_the_connection() -> None:
     async with served(says(HEAD + chunk(b"x"), keep=True)) as (transport, upstream):
-        async with body_of(await fetch(transport, post())) as body:
+        async with aclosing(body_of(await fetch(transport, post()))) as body:
             await body.receive()
             assert len(upstream.still_open) == 1
         assert not upstream.still_open

@@ -12,8 +12,7 @@ from wiretape.proxy.limits import (
     HEADERS_MAX,
     INFORMATIONAL_MAX,
 )
-from wiretape.proxy.upstream.connection import End, Exchange, Head, Origin, Outgoing
-from wiretape.proxy.upstream.errors import ProtocolError, TruncatedError
+from wiretape.proxy.upstream.connection import End, Exchange, Head, Origin, Outgoing, ProtocolError, TruncatedError
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"

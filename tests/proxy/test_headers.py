@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.proxy.test_access import scope
-from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.config.secrets import Key, Secret
+from wiretape.proxy.config.model import Config, Key, Route, Secret, Target
 from wiretape.proxy.http1 import Headers
 from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.relay.http_responses import refused

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, answer, finish, frame, house, role, streams, text
 from wiretape.events.emit import Summariser
-from wiretape.proxy.api.summary import summary_json
+from wiretape.proxy.api.streams import summary_json
 
 AGENT: Final[dict[str, Any]] = {"hermes": True}
 SESSION: Final = HEAD.replace(b"\r\n\r\n", b"\r\nX-Hermes-Session-Id: api-1\r\nX-Hermes-Session-Key: k\r\n\r\n")

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from wiretape.proxy.config.secrets import Key, Secret
+from wiretape.proxy.config.model import Key, Secret
 from wiretape.proxy.limits import CALLER_CHARS, SALT_BYTES
 from wiretape.proxy.security.access import LOCAL, Keys, credentials, salt_of
 

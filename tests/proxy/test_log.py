@@ -12,7 +12,7 @@ import pytest
 
 from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED
-from wiretape.proxy.config.secrets import Secret
+from wiretape.proxy.config.model import Secret
 from wiretape.proxy.limits import LOG_CLOSE_S, LOG_LINES_MAX, LOG_VALUE_CHARS_MAX
 from wiretape.proxy.log import Log
 from wiretape.proxy.relay.relay import Ended

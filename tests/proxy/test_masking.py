@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from tests.support.house import DONE, answer, house, text
 from wiretape.events.core.json_text import dumps
-from wiretape.proxy.config.secrets import Secret
+from wiretape.proxy.config.model import Secret
 from wiretape.proxy.limits import JUDGED_BYTES_MAX
 from wiretape.proxy.security.masking import ErrorMask, KeyMask
 

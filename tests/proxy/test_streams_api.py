@@ -18,10 +18,11 @@ from wiretape.events.core.settings import Profile
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Recorder
-from wiretape.proxy.api.streams import RefusedError, StreamsApi, not_found, place_of
+from wiretape.proxy.api.streams import StreamsApi, not_found, place_of
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX
 from wiretape.proxy.relay.delivery import Delivery
+from wiretape.proxy.relay.http_responses import AnswerError
 from wiretape.proxy.store.catalogue_row import digest
 from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.memory import MemoryStore
@@ -173,7 +174,7 @@ async def test_owners_are_remembered_up_to_a_bound(asked: int) -> None:
     assert len(owners) == OWNERS_MAX
     assert ("s1" in owners) == (asked < OWNERS_MAX)
     assert (await api.one(ME, "s1", {}))["id"] == "s1"
-    with pytest.raises(RefusedError):
+    with pytest.raises(AnswerError):
         await api.one(OTHER, "s3", {})
 
 

@@ -11,7 +11,7 @@ from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
-from wiretape.proxy.api.summary import summary_json
+from wiretape.proxy.api.streams import summary_json
 
 
 def summary_of(stream: str, records: list[Record], *, whole: bool = False) -> dict[str, Any]:

@@ -30,8 +30,7 @@ from tests.proxy.scripted import (
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import SEND_BYTES_MAX, WRITE_TIMEOUT_S
-from wiretape.proxy.upstream.connection import End
-from wiretape.proxy.upstream.errors import ResetError, StalledError
+from wiretape.proxy.upstream.connection import End, ResetError, StalledError
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
 

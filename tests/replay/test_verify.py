@@ -20,8 +20,7 @@ from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.cli.main import app
-from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.config.secrets import Secret
+from wiretape.proxy.config.model import Config, Route, Secret, Target
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import running
 from wiretape.replay.cli.recording import recorded as all_of

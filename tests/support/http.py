@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, cast
 
 import trio
 
-from wiretape.proxy.server.reaper import Reaper
+from wiretape.proxy.server.asgi import Reaper
 from wiretape.proxy.server.server import Server, ServerSettings
 
 Ended = Literal["chunked", "length", "close", "none", "cut", "reset", "open"]

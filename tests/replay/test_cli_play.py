@@ -15,9 +15,6 @@ from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, sealed, stream
 from tests.replay.raw_client import Heard, ask
 from wiretape.proxy.cli.main import main
-from wiretape.replay.playback.player import script_of
-from wiretape.replay.playback.script import Fault
-from wiretape.replay.sealed.files import load
 
 pytestmark = pytest.mark.slow
 
@@ -129,16 +126,6 @@ def test_fault_and_match_options(tape: Path) -> None:
     assert "the request differs" in replay.lines[0]
 
 
-def test_a_cut_tape_names_its_parent(tape: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "cut.tape"
-    arguments = ("cut", tape, "--after", "tool:write_file", "--stream", "1", "--ending", "stall", "-o", out)
-    assert run(capsys, *arguments) == (0, "", "")
-    header, streams = load(out)
-    assert header["parent"]["name"] == "a.tape"
-    assert script_of(streams[0]).fault is Fault.STALL
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tape", "cut.tape"]
-
-
 WRONG = {
     "--speed fast": (2, "--speed is instant, original or a factor such as 10, not fast"),
     "--fault cut": (2, "--fault: fault 'cut': cut takes a place, as in cut@frame:3"),
@@ -174,10 +161,3 @@ def test_a_taken_port_is_one_line(tape: Path, capsys: pytest.CaptureFixture[str]
         port = taken.getsockname()[1]
         code, _, err = run(capsys, "replay", tape, "--port", str(port))
     assert (code, err) == (3, f"wiretape: 127.0.0.1:{port}: Address already in use\n")
-
-
-def test_the_guard_refuses_connections() -> None:
-    code = GUARDED.replace("from wiretape.proxy.cli.main import main\nmain(sys.argv[1:])", "")
-    code += "import socket\nsocket.create_connection(('127.0.0.1', 9))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "GUARD: socket.connect" in done.stderr

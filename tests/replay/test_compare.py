@@ -1,7 +1,6 @@
 """Compare recordings: one row for each kind of difference, with its verdict at each level."""
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,9 @@ from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, Recorder, reads
 from wiretape.replay.compare.compare import LEVELS, compare, verdict
-from wiretape.replay.compare.levels import Difference
 from wiretape.replay.compare.verify import compare_shapes
 from wiretape.replay.formats.har import to_har
 from wiretape.replay.formats.streams import to_sse
-from wiretape.replay.matching.json_diff import Change, changes
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.files import parse
 
@@ -207,28 +204,6 @@ def test_a_live_tape_equals_its_sealed_tape() -> None:
     assert all(verdict(list(compare([live], sealed, level))) <= 1 for level in LEVELS)
     other = recorded([one, two + three[:-21], three[-21:] + four])
     assert verdict(list(compare([other], sealed, "bytes"))) == 2
-
-
-def test_a_new_stream_is_breaking() -> None:
-    one, other = recorded(TEXT), recorded([text("x", role=True), *TEXT[1:]])
-    expected = [Difference("streams", 1, 2, breaking=True, stream=2)]
-    assert list(compare([one], [one, one])) == list(compare_shapes([one], [one, one])) == expected
-    assert [difference.stream for difference in compare([one, one], [one, other])] == [2]
-
-
-CHANGES: list[tuple[Any, Any, list[Change]]] = [
-    ({"a": 1}, {"a": 1.0}, []),
-    ({"a": 1}, {"a": True}, [Change("a", 1, True, "type")]),
-    ({"a": None}, {}, [Change("a", None, None, "missing")]),
-    ({}, {"b c": 1}, [Change("['b c']", None, 1, "new")]),
-    ([1, [2]], [1, [3, 4]], [Change("[1][1]", None, 4, "new"), Change("[1][0]", 2, 3, "value")]),
-    ({"a": {"b": []}}, {"a": {"b": {}}}, [Change("a.b", [], {}, "type")]),
-]
-
-
-@pytest.mark.parametrize(("a", "b", "found"), CHANGES)
-def test_json_changes(a: Any, b: Any, found: list[Change]) -> None:
-    assert list(changes(a, b)) == found
 
 
 @needs_corpus

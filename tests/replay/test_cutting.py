@@ -4,15 +4,13 @@ import hashlib
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.replay.dialects import ANSWERS
 from tests.replay.made import sealed, stream
-from tests.support.tapes import Turn, asking, records_of, text
+from tests.support.tapes import records_of, text
 from wiretape.events.core.errors import TapeError
-from wiretape.replay.faults.cutting import CutEnding, Prefix, cut, prefixes_of
-from wiretape.replay.faults.faults import FaultError, Faults
+from wiretape.replay.faults.cutting import CutEnding, cut, prefixes_of
+from wiretape.replay.faults.faults import FaultError
 from wiretape.replay.playback.player import ORIGINAL, script_of
 from wiretape.replay.playback.script import Fault, event_stream
 from wiretape.replay.sealed.files import parse
@@ -78,30 +76,9 @@ def test_a_missing_place_or_stream_is_an_error() -> None:
 # -- prefixes ---------------------------------------------------------------------------------------------------------
 
 ONE = records_of(text("hi", "a"))
-SIZES = [len(record.raw or b"") for record in ONE if record.kind == "frame"]
 
 
 def test_an_unknown_unit_is_an_error() -> None:
     other: Any = "words"
     with pytest.raises(ValueError, match="prefixes are of frames or bytes, not 'words'"):
         prefixes_of([ONE], other)
-
-
-def test_prefixes_by_frame() -> None:
-    assert prefixes_of([ONE], "frames") == [
-        Prefix(0, 0, 0),
-        Prefix(0, SIZES[0], 1),
-        Prefix(0, sum(SIZES[:2]), 2),
-        Prefix(0, sum(SIZES), 3),
-    ]
-
-
-@given(st.lists(st.binary(min_size=1, max_size=20), max_size=6))
-def test_each_prefix_is_a_fault_that_leaves_its_bytes(reads: list[bytes]) -> None:
-    records = records_of(Turn(asking(), [(0.0, data) for data in reads]))
-    whole, script = b"".join(reads), script_of(records)
-    found = prefixes_of([records], "bytes")
-    assert [prefix.bytes for prefix in found] == list(range(len(whole) + 1))
-    for prefix in found:
-        left, _ = Faults.of([prefix.fault("cut")]).over(script, 0)
-        assert left.body == whole[: prefix.bytes]

@@ -113,13 +113,6 @@ def test_tool_is_after_a_character_of_the_arguments(dialect: str, place: str, du
     assert changed.fault is Fault.RESET
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_start_replaces_the_response(dialect: str) -> None:
-    assert over(answer(dialect), "reset@start").unanswered is Fault.RESET
-    empty = over(answer(dialect), "eof@start")
-    assert (empty.unanswered, empty.steps, empty.status) == (None, [], 200)
-
-
 # -- frames -----------------------------------------------------------------------------------------------------------
 
 FRAMES: dict[str, tuple[str, dict[str, Sequence[int]]]] = {
@@ -225,17 +218,6 @@ def test_slow_adds_to_each_delay() -> None:
 # -- statuses and attempts --------------------------------------------------------------------------------------------
 
 
-def test_attempts_fail_in_order() -> None:
-    faults = Faults.of(["attempts=503,429/7,reset,ok"])
-    answers = [faults.over(answer("chat"), 0) for _ in range(5)]
-    assert [answered for _, answered in answers] == [False, False, False, True, True]
-    assert [script.status for script, _ in answers] == [503, 429, 200, 200, 200]
-    assert [script.unanswered for script, _ in answers] == [None, None, Fault.RESET, None, None]
-    assert answers[3][0] == answer("chat")
-    other, answered = faults.over(answer("chat"), 1)
-    assert (other.status, answered) == (503, False)
-
-
 ANSWERED = {
     "answered": ["rechunk=1", "slow=1", "drop@frame:3", "duplicate@frame:3", "duplicate@done", "eof@end", "cut@tool:x"],
     "broken": [
@@ -264,13 +246,6 @@ def test_faults_apply_in_order(dialect: str) -> None:
     assert changed.fault is Fault.CUT
     assert max(map(len, pieces(changed))) == 5
     assert not Faults.of(["error@end", "rechunk=5"]).over(answer(dialect), 0)[1], "a fault after it mends nothing"
-
-
-def test_a_fault_without_a_place_is_not_applied() -> None:
-    faults = Faults.of(["cut@tool:missing", "drop@frame:99", "cut@frame:99", "error@frame:1", "drop@usage"])
-    plain = json_answer(b'{"object":"list"}')
-    assert faults.over(plain, 0) == (plain, True)
-    assert len(faults.unapplied) == 5
 
 
 def test_content_length_is_reached_or_missed() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tests.replay.format_samples import AIMOCK, ASKED, BODY, FRAMES, HAR, SAMPLES
+from tests.replay.format_samples import AIMOCK, ASKED, BODY, HAR, SAMPLES
 from tests.replay.test_compare import CALL, TEXT, recorded
 from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_fixtures import TAPES
@@ -60,18 +60,6 @@ def test_recorded_bytes_are_kept_without_credentials(name: str, numbers: list[in
         if name in ("har", "vcr") and number != 1:
             assert (records[1].raw, records[1].keys["path"]) == (ASKED, "/v1/chat/completions?beta=1")
             assert (records[1].keys["facts"]["model"], records[1].keys["messages"]) == ("m", 1)
-
-
-def test_curl_chunks_become_reads_and_framing_decides_the_ending() -> None:
-    whole, cut, error = (read(data)[1] for data in SAMPLES["curl"][1:4])
-    assert [data for _, data in reads(whole.streams[0])] == FRAMES
-    assert (end_of(whole.streams[0])["framed"], end_of(cut.streams[0])["framed"]) == (True, False)
-    assert end_of(cut.streams[0])["broke"] == "truncated"
-    assert "boundaries" not in whole.losses
-    (records,) = error.streams
-    assert (end_of(records)["ending"], records[3].keys["status"]) == ("upstream_error", 401)
-    short = SAMPLES["curl"][3].replace(b"length: 13", b"length: 14")
-    assert end_of(read(short)[1].streams[0])["broke"] == "truncated"
 
 
 def test_har_timings_and_chunks_in_milliseconds_are_kept() -> None:

@@ -10,21 +10,18 @@ import pytest
 
 from tests.replay.canaries import CANARIES
 from tests.replay.captured import recorded
-from tests.replay.made import asked, live, stream
+from tests.replay.made import live, stream
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import as_list, as_object, dumps
 from wiretape.events.tape.record import Record
 from wiretape.replay.check import check
 from wiretape.replay.faults.cutting import cut
-from wiretape.replay.matching.compared_request import prepare_of
-from wiretape.replay.matching.match import Deck, Taken
-from wiretape.replay.playback.script import Fault, Request, event_stream
+from wiretape.replay.playback.script import Fault, event_stream
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import Rules, seal
 from wiretape.replay.sealed.files import parse
 
 KEY: Final = CANARIES["openai-project"]
-TOKEN: Final = CANARIES["huggingface"]
 #: As a name gives it away.
 WORD: Final = "hunter2-Tiger/9"
 
@@ -76,26 +73,6 @@ def test_key_cut_by_a_reset_is_replaced(vendor: str) -> None:
     assert CANARIES[vendor][10:-1].encode() not in data
     exact = seal([echo], Rules(exact=True, secrets_allowed=True))
     assert wrong(exact).count("secret") >= 2
-
-
-@pytest.mark.parametrize("pieces", [1, 4, 100])
-def test_named_secret_cut_by_a_reset_is_replaced(pieces: int) -> None:
-    named = f'{{"db_password": "{WORD}"}}'
-    data = sealed(saying(*cuts(f"it is {WORD[:-3]}", pieces), asked_for=named, end=Fault.CUT))
-    assert "".join(contents(parse(data).streams[0])) == "it is [redacted-secret-1]"
-
-
-def test_request_with_an_incomplete_secret_is_answered() -> None:
-    """An agent goes on from what it has: only another request of the file tells that it is the beginning of a key."""
-    goes_on = f"you said: it is {TOKEN[:20]}"
-    data = sealed(stream(text=f"use {TOKEN}"), stream(text=goes_on))
-    assert TOKEN[:12].encode() not in data
-    header, streams = parse(data)
-    deck = Deck(streams, prepares=[prepare_of(header)] * len(streams))
-    request = Request(b"POST", b"/v1/chat/completions", [(b"content-type", b"application/json")], asked(goes_on))
-    taken = deck.take(request)
-    assert isinstance(taken, Taken)
-    assert taken.place == 1
 
 
 @pytest.mark.parametrize("place", ["frame:4", "frame:5", "byte:300"])

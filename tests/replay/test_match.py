@@ -244,18 +244,6 @@ def test_a_stream_without_its_request_is_an_error() -> None:
         request_of([Record(0, 0, "open")])
 
 
-# -- by position ------------------------------------------------------------------------------------------------------
-
-
-def test_by_position_the_next_stream_answers_with_a_note() -> None:
-    deck = Deck([stream(A), stream(B)], "position")
-    first, second = deck.take(asking(C)), deck.take(asking(B))
-    assert isinstance(first, Taken)
-    assert isinstance(second, Taken)
-    assert (first.place, [str(drift) for drift in first.drift]) == (0, ['messages[0].content: "a" -> "c"'])
-    assert (second.place, second.drift) == (1, ())
-
-
 # -- misses -----------------------------------------------------------------------------------------------------------
 
 LONG = "x" * 500

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from tests.replay.virtual import peer, taped
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
 from wiretape.events.tape.record import Record
-from wiretape.replay.playback.player import INSTANT, ORIGINAL, Speed, attempts_of, each_attempt, script_of
+from wiretape.replay.playback.player import ORIGINAL, attempts_of, each_attempt, script_of
 from wiretape.replay.playback.script import Fault, Script, Step, event_stream
 
 TYPE = (b"content-type", b"text/event-stream")
@@ -111,22 +111,6 @@ async def test_a_head_request_keeps_its_length(autojump_clock: MockClock) -> Non
 async def _head_only(stream: trio.abc.Stream) -> None:
     await stream.receive_some()
     await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
-
-
-@pytest.mark.parametrize(
-    ("speed", "due"),
-    [(INSTANT, [0, 0, 0]), (ORIGINAL, [1, 60, 0.5]), (Speed(times=2, gap_s_max=2), [0.5, 1, 0.25])],
-)
-def test_a_delay_is_bounded_and_then_divided(speed: Speed, due: list[float]) -> None:
-    assert [speed.delay(seconds) for seconds in (1.0, 60.0, 0.5)] == due
-
-
-def test_speeds_are_parsed() -> None:
-    words = {"instant": INSTANT, "original": ORIGINAL, "2.5": Speed(times=2.5)}
-    assert {word: Speed.of(word) for word in words} == words
-    for word in ("0", "-1", "fast", "", "nan", "inf", "infinity", "1e999"):
-        with pytest.raises(ValueError, match=r"speed|float|number"):
-            Speed.of(word)
 
 
 #: Ends of tapes from before 2026-11-18, without `framed`.

@@ -57,7 +57,7 @@ def test_captures_can_be_sealed_again(protocol: str) -> None:
 
 
 def test_header_keeps_earlier_redactions() -> None:
-    sealed = seal(conversation("chat", 1), Rules(max_age_days=9, redaction=Redaction(paths=("model",))))
+    sealed = seal(conversation(1), Rules(max_age_days=9, redaction=Redaction(paths=("model",))))
     header = parse(again(sealed, EXACT)).header
     assert header["exact"] is False
     assert header["max_age_days"] == 9
@@ -84,10 +84,10 @@ def test_time_outside_any_calendar(created: int) -> None:
 
 def test_user_path_of_ids_and_without_matches() -> None:
     rules = Rules(redaction=Redaction(paths=("id",)))
-    sealed = seal(conversation("chat", 1), rules)
+    sealed = seal(conversation(1), rules)
     assert again(sealed, rules) == sealed
     with pytest.raises(TapeError, match="Nothing matches the path messages"):
-        seal(conversation("chat", 1), Rules(redaction=Redaction(paths=("messages[*].contents",))))
+        seal(conversation(1), Rules(redaction=Redaction(paths=("messages[*].contents",))))
 
 
 def test_recording_without_changes_is_exact() -> None:

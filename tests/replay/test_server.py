@@ -8,7 +8,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
+from trio.testing import MockClock, memory_stream_pair
 
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.playback.server import Served, Upstream, listening
@@ -240,19 +240,6 @@ async def test_an_internal_error_resets_only_its_connection() -> None:
 # -- times ------------------------------------------------------------------------------------------------------------
 
 
-async def test_head_delays_are_kept_also_if_choosing_takes_time(autojump_clock: MockClock) -> None:
-    def choose(_: Request) -> Script:
-        autojump_clock.jump(5)
-        return scripts.pop()
-
-    scripts = [Script(head_delay_s=30, headers=[]), Script(head_delay_s=30, unanswered=Fault.CUT)]
-    while scripts:
-        upstream = Upstream(choose)
-        began = trio.current_time()
-        await said_by(upstream, GET)
-        assert upstream.seen[0].at - began == 30
-
-
 # -- on a port --------------------------------------------------------------------------------------------------------
 
 
@@ -270,17 +257,6 @@ async def _heard(url: str, asked: bytes = GET) -> bytes:
             if received.endswith(b"0\r\n\r\n"):
                 break
     return bytes(received)
-
-
-async def test_each_chunk_is_one_send(autojump_clock: MockClock) -> None:
-    ours, theirs = lockstep_stream_pair()  # there a send ends when it has been read
-    pieces = [b"a", b"bb", b"ccc"]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(always(event_stream(pieces)).serve, theirs)
-        await ours.send_all(GET)
-        found = [bytes(await ours.receive_some()) for _ in range(5)]
-        await ours.aclose()
-    assert found == [EVENTS, b"1\r\na\r\n", b"2\r\nbb\r\n", b"3\r\nccc\r\n", b"0\r\n\r\n"]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", ""])  # noqa: S104 - refused

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.core.json_text import dumps, is_list, is_object
+from wiretape.events.core.json_text import is_list, is_object
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.record import encode as line_of
 from wiretape.events.tape.tape import Reader, Recorder, reads
@@ -86,11 +86,3 @@ def test_each_scalar_has_its_place(value: Any, indent: int | None, ascii_only: b
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     found = [(each.path, json.loads(text[each.start : each.end])) for each in scalars(text) if each.sort != "name"]
     assert found == leaves(value)
-
-
-@given(st.binary() | VALUES.map(dumps), st.integers(0, 40))
-def test_cut_text_yields_scalars_within_it(text: bytes, at: int) -> None:
-    for each in scalars(text[:at]):
-        assert 0 <= each.start < each.end <= at
-        torn = each.sort == "torn"
-        assert not torn or each.end == len(text[:at])

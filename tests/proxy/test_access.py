@@ -12,7 +12,7 @@ from wiretape.proxy.config.model import Config, Key, Route, Secret, Target
 from wiretape.proxy.config.urls import Dialect, is_plain, place, request_target
 from wiretape.proxy.http1 import Headers as HeadersOf
 from wiretape.proxy.relay.http_responses import Answer, refused
-from wiretape.proxy.security.access import OPEN_PATHS, Keys, Refusal, admit, content_type_refusal
+from wiretape.proxy.security.access import OPEN_PATHS, Keys, Refusal, admit
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -128,21 +128,7 @@ def test_foreign_pages_are_refused(headers: Headers, status: int, keys: Keys) ->
     assert status_of(asked(*headers, *OWN, keys=keys)) == status
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        b"authorization",
-        b"Authorization",
-        b"x-api-key",
-        b"api-key",
-        b"x-goog-api-key",
-        b"Ocp-Apim-Subscription-Key",
-        b"x-amz-security-token",
-        b"content-length",
-        b"content-type",
-        b"transfer-encoding",
-    ],
-)
+@pytest.mark.parametrize("name", [b"Authorization", b"x-api-key", b"content-length", b"transfer-encoding"])
 def test_repeated_unique_headers_are_refused(name: bytes) -> None:
     assert status_of(asked((name, b"1"))) == 200
     assert status_of(asked((name, b"1"), (name.lower(), b"1"))) == 400
@@ -190,24 +176,6 @@ def test_key_in_a_url_is_refused(query: bytes, keys: Keys) -> None:
     answer = asked(*OWN, keys=keys, query=query)
     assert status_of(answer) == 400
     assert status_of(asked(*OWN, keys=keys, query=b"api-version=1&max_tokens=5&page_token=x")) == 200
-
-
-def test_refusals_never_quote_the_request() -> None:
-    canary = "canary-0123456789abcdef"
-    raw = canary.encode()
-    answers = [
-        asked((b"host", raw)),
-        asked((b"origin", raw)),
-        asked((b"authorization", raw), keys=LOCKED),
-        asked((b"authorization", raw), (b"authorization", raw)),
-        asked(query=b"key=" + raw),
-        asked(path=b"/" + raw),
-        asked(method=canary),
-        answered(content_type_refusal(HeadersOf([(b"content-type", raw)]))),
-    ]
-    for answer in answers:
-        assert answer is not None
-        assert canary not in str(answer)
 
 
 def route(name: str) -> Route:

@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from math import inf
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ import trio
 from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.proxy.store_cases import opened_files
 from tests.support.house import DONE, HEAD, House, finish, frame, house, role, streams, text
 from tests.support.http import Answer
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
@@ -19,10 +16,8 @@ from wiretape.events.core.settings import Settings
 from wiretape.proxy.limits import LOOK_UP_AGAIN_S
 from wiretape.proxy.store.catalogue_row import AnswerRow, Key, Link
 from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.store import Store
 
 ME = "Authorization: Bearer somebody"
-OTHER = "Authorization: Bearer somebody-else"
 Call = tuple[str, str, str]
 
 
@@ -83,51 +78,6 @@ def told(answer: Answer) -> list[Told]:
 READ: Call = ("call_a", "read", '{"path":"a"}')
 
 
-@pytest.fixture(params=["memory", pytest.param("files", marks=pytest.mark.slow)])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, autojump_clock: MockClock) -> Any:
-    """On disk too: there the catalogue works in a thread, and the clock must not jump meanwhile."""
-    if request.param == "memory":
-        yield MemoryStore()
-        return
-    autojump_clock.autojump_threshold = inf
-    async with opened_files(tmp_path) as files, trio.open_nursery() as nursery:
-        counted = _Counted(files)
-        nursery.start_soon(counted.jump, autojump_clock)
-        yield counted
-        nursery.cancel_scope.cancel()
-
-
-class _Counted:
-    """A store that counts its callers, and a clock that jumps only while there are none."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._waiting = 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if name not in ("append", "create", "expire", "fates", "find_calls", "list", "release"):
-            return found
-
-        async def counted(*arguments: Any, **more: Any) -> Any:
-            self._waiting += 1
-            try:
-                return await found(*arguments, **more)
-            finally:
-                self._waiting -= 1
-
-        return counted
-
-    async def jump(self, clock: MockClock) -> None:
-        """What reads an ended tape does so in threads of trio's."""
-        limiter = trio.to_thread.current_default_thread_limiter()
-        while True:
-            await trio.testing.wait_all_tasks_blocked(0.001)
-            seconds = trio.lowlevel.current_statistics().seconds_to_next_deadline
-            if not self._waiting and not limiter.borrowed_tokens and seconds < inf:
-                clock.jump(max(0.0, seconds))
-
-
 async def turn(home: House, *messages: Mapping[str, Any], key: str = ME) -> list[Told]:
     """Make one request to its end; return the lifecycle frames."""
     answer = await home.ask(asked(*messages), key)
@@ -137,30 +87,6 @@ async def turn(home: House, *messages: Mapping[str, Any], key: str = ME) -> list
 
 
 # -- one call ---------------------------------------------------------------------------------------------------------
-
-
-async def test_result_completes_its_call_with_a_duration(autojump_clock: MockClock) -> None:
-    async with house(upstream(calling(READ), SAYING)) as home:
-        assert await turn(home, user()) == [("running", "call_a", None)]
-        handed = trio.current_time()
-        await trio.sleep(2.5)
-        again = trio.current_time()
-        assert await turn(home, user(), called(READ), result("call_a", "text")) == [
-            ("completed", "call_a", int((again - handed) * 1_000))
-        ]
-        kinds = await home.kinds()
-        assert kinds[:5] == ["open", "request", "attempt", "results", "head"]
-        record = (await home.tape())[3]
-        said = record.keys["results"][0]
-        assert said.pop("arguments")
-        assert record.keys["after"] == 1
-        assert said == {
-            "id": "call_a",
-            "name": "read",
-            "output": "text",
-            "duration_ms": int((again - handed) * 1_000),
-            "stream": home.streams[0],
-        }
 
 
 async def test_result_frame_follows_the_first_chunk(autojump_clock: MockClock) -> None:
@@ -178,10 +104,10 @@ async def test_result_frame_follows_the_first_chunk(autojump_clock: MockClock) -
 # -- the same again ---------------------------------------------------------------------------------------------------
 
 
-async def test_repeated_conversation_answers_its_own_calls(autojump_clock: MockClock, store: Store) -> None:
+async def test_repeated_conversation_answers_its_own_calls(autojump_clock: MockClock) -> None:
     """Word for word, and with the same ids: its requests are no retries."""
     call: Call = ("call_0", "read", "{}")
-    async with house(upstream(*[calling(call), SAYING] * 3), store=store) as home:
+    async with house(upstream(*[calling(call), SAYING] * 3)) as home:
         for number in range(3):
             await turn(home, user())
             await trio.sleep(number + 1)
@@ -189,16 +115,6 @@ async def test_repeated_conversation_answers_its_own_calls(autojump_clock: MockC
             assert duration is not None
             assert 0 <= duration - (number + 1) * 1_000 < 10
             assert (await home.tape())[3].keys["results"][0]["stream"] == home.streams[2 * number]
-
-
-# -- ids --------------------------------------------------------------------------------------------------------------
-
-
-async def test_call_of_another_caller_has_no_link(autojump_clock: MockClock, store: Store) -> None:
-    async with house(upstream(calling(READ), SAYING), store=store) as home:
-        await turn(home, user(), key=OTHER)
-        assert await turn(home, user(), called(READ), result("call_a")) == [("completed", "call_a", None)]
-        assert "stream" not in (await home.tape())[3].keys["results"][0]
 
 
 # -- what is not sent -------------------------------------------------------------------------------------------------

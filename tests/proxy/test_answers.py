@@ -1,13 +1,12 @@
 """Our own responses, errors of an upstream as clients get them, and the decision after a failed attempt."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from wiretape.proxy.limits import ERROR_BYTES_MAX
-from wiretape.proxy.relay.attempts import Decision, Failure, Next, decide, in_band, refuses_streaming
+from wiretape.proxy.relay.attempts import in_band, refuses_streaming
 from wiretape.proxy.relay.http_responses import Answer, error, json_answer, wrapped_error
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -60,46 +59,6 @@ def test_an_error_of_any_size_stays_small(more: int, whole: bool) -> None:
     answer = wrapped_error(500, [JSON_TYPE], body)
     assert (answer.body == body) == whole
     assert len(answer.body) <= ERROR_BYTES_MAX
-
-
-STATUS = Failure(ending="upstream_error", message="", status=500)
-NOW = 1_000_000_000.0
-
-
-def after(failure: Failure, attempt: int = 1, *, elsewhere: bool = False, unstreamed: bool = True) -> Decision:
-    return decide(failure, attempt=attempt, attempts=3, elsewhere=elsewhere, unstreamed=unstreamed, now=NOW)
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [
-        Failure(ending="stalled", message=""),
-        Failure(ending="protocol", message=""),
-        Failure(ending="limit", message=""),
-        Failure(ending="upstream_error", message="", transient=False),
-    ],
-    ids=["a stall took its whole deadline", "a page", "too much", "an error with a code of its own"],
-)
-def test_lasting_failures_are_not_retried(failure: Failure) -> None:
-    assert after(failure, elsewhere=True) == Decision(Next.GIVE_UP)
-
-
-@pytest.mark.parametrize(
-    ("header", "decision"),
-    [
-        ("2", Decision(Next.AGAIN, 2.0)),
-        ("10", Decision(Next.AGAIN, 10.0)),
-        ("10.001", Decision(Next.GIVE_UP)),
-        ("1000000000", Decision(Next.GIVE_UP)),
-        ("-5", Decision(Next.AGAIN, 0.25)),
-        ("soon", Decision(Next.AGAIN, 0.25)),
-        ("Sun, 09 Sep 2001 01:46:45 GMT", Decision(Next.AGAIN, 5.0)),
-        ("Sun, 09 Sep 2001 01:46:30 GMT", Decision(Next.AGAIN, 0.25)),
-        ("Sun, 09 Sep 2001 02:46:40 GMT", Decision(Next.GIVE_UP)),
-    ],
-)
-def test_retry_after_is_honoured_up_to_a_limit(header: str, decision: Decision) -> None:  # U09
-    assert after(replace(STATUS, status=429, retry_after=header)) == decision
 
 
 @pytest.mark.parametrize(

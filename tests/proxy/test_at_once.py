@@ -12,7 +12,7 @@ from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.test_cancel_sweep import Nth
 from tests.support.house import DONE, HEAD, House, at_once, call, finish, house, post, role, text
 from wiretape.events.emit import Emitter, emit
-from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.record import Record
 from wiretape.proxy.relay.recording import Recording
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import StoreFullError
@@ -98,18 +98,6 @@ async def test_failure_to_end_a_stream_ends_no_other(
             await home.settled()
         assert [event for _, event, _ in home.log] == ["tape_failed", "stream_failed"]
         assert b"[DONE]" in (await home.ask()).body
-
-
-async def test_end_written_at_the_second_try_is_the_intended_one(autojump_clock: MockClock) -> None:
-    """For the client, the tape, the log and the count of bytes."""
-    async with house(at_once(*FRAMES), store=Failing("end", StoreFullError("no room")), check=False) as home:
-        answered = await home.ask()
-        assert await home.ending() == ("completed", [])
-        tape = await home.tape()
-        assert [how for level, _, how in home.log if level == "ended"] == [{"cause": "closed", "attempts": 1}]
-        written = sum(len(encode(record)) for record in tape)
-        assert f"wiretape_log_bytes_total {float(written)}".encode() in home.assembly.metrics.text()
-    assert (answered.status, answered.body) == (200, emit(tape))
 
 
 @pytest.mark.parametrize("kind", ["commit", "end"])

@@ -1,7 +1,6 @@
 """The catalogue says what the tapes say, and nothing is lost with it."""
 
 import sqlite3
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,14 @@ from tests.support.chat import DONE, call, finish, frame
 from tests.support.chat import tape as chat_tape
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import dumps
-from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Usage
 from wiretape.events.emit import Emitter, events, summarise
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
-from wiretape.proxy.store.catalogue import peek, reindex
+from wiretape.proxy.store.catalogue import reindex
 from wiretape.proxy.store.catalogue_row import (
     AnswerRow,
-    Fate,
     digest,
     row_of_tape,
 )
@@ -116,10 +113,6 @@ def content(root: Path) -> list[str]:
         base.close()
 
 
-def fates_in(root: Path) -> Mapping[str, Fate] | None:
-    return peek(root, lambda rows: rows.fates("s1", CREATED))
-
-
 def reindexed(root: Path) -> int:
     folder = Folder(root)
     try:
@@ -207,22 +200,6 @@ async def test_of_very_many_equal_calls_the_latest_are_compared(
         (link,) = await store.find_calls([answer("call_0")], {})
         assert link is not None
         assert link.stream == ("s0" if over <= 0 else f"s{2 + over}")  # the first one had as many messages
-
-
-async def test_a_reader_without_the_lock_sees_the_fates_of_calls(tmp_path: Path) -> None:
-    result = {"id": "call_0", "name": "look_up", "arguments": digest("{}")}
-    async with opened_files(tmp_path) as store:
-        await put(store, "s1", stream_of("s1", caller="c1", call_id="call_0"))
-        await put(store, "s2", stream_of("s2", caller="c1", created=CREATED + 1, messages=3, results=[result]))
-        fated = await store.fates("s1", CREATED)
-        assert fated == {"call_0": Fate(State.COMPLETED, "s2", 995)}
-        assert fates_in(tmp_path) == fated
-    assert fates_in(tmp_path) == fated
-    assert reindexed(tmp_path) == 2
-    assert fates_in(tmp_path) == fated
-    (tmp_path / "catalogue.db").write_bytes(b"x" * 8192)
-    assert fates_in(tmp_path) is None
-    assert fates_in(tmp_path / "nowhere") is None
 
 
 def check_against_the_events(records: list[Record]) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
-from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG
+from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG
 from wiretape.proxy.cli.main import main
 from wiretape.proxy.limits import ABANDONED_AFTER_S
 from wiretape.proxy.store.catalogue_row import digest
@@ -140,34 +139,6 @@ def test_errors_are_one_line_and_an_exit_code(case: str, run: Run) -> None:
     assert said.err.startswith("wiretape: ")
     assert said.err.count("\n") == 1
     assert words in said.err
-
-
-def test_server_that_cannot_start_is_one_error_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WIRETAPE_KEY", "k" * 40)
-    given = ["--upstream", "http://127.0.0.1:9/v1", "--data", tmp_path / "d"]
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        for host, why in (("a" * 70, "this is not a valid host name"), ("127.0.0.1", "Address already in use")):
-            said = run("serve", *given, "--host", host, "--port", str(port))
-            assert (said.code, said.out) == (CANNOT_START, "")
-            assert said.err == f"wiretape: cannot listen on {host} port {port}: {why}\n"
-            assert (
-                f"cannot listen on {host} port {port}" in run("doctor", *given, "--host", host, "--port", str(port)).out
-            )
-    (tmp_path / "d").write_text("", encoding="utf-8")
-    said = run("serve", *given, "--port", "0")
-    assert (said.code, said.out, said.err.count("\n")) == (CANNOT_START, "", 1)
-
-
-def test_locked_folder_can_be_listed_but_not_reindexed(run: Run, data: Path) -> None:
-    folder = Folder(data)
-    try:
-        said = run("reindex", "--data", data)
-        assert (said.code, said.err.count("\n")) == (CANNOT_START, 1)
-        assert f"in use by another process (pid {os.getpid()})" in said.err
-        assert run("ls", "--data", data).code == 0
-    finally:
-        folder.close()
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -1,59 +1,18 @@
 """Opening connections: names, TCP, egress proxy and TLS. U02, U03, U04 and U06 are in tests/failures."""
 
-import errno
 import socket
-from collections.abc import Sequence
 
 import pytest
 import trio
 
 from tests.proxy.certificates import HOST, needs_openssl, over_tls, trusting
-from tests.proxy.scripted import CONTEXT, OK, Script, answers, fetch, post, request_of, served
+from tests.proxy.scripted import OK, Script, answers, fetch, post, request_of, served
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import HEAD_BYTES_MAX
-from wiretape.proxy.upstream.connect import Connector, Resolver
-from wiretape.proxy.upstream.connection import Origin, RefusedError
+from wiretape.proxy.upstream.connect import Resolver
+from wiretape.proxy.upstream.connection import RefusedError
 
-ORIGIN = Origin(tls=False, host=HOST, port=80)
 HTTPS = f"https://{HOST}/v1"
-
-
-async def refused(connector: Connector, origin: Origin = ORIGIN) -> RefusedError:
-    with pytest.raises(RefusedError) as raised:
-        await connector.connect(origin)
-    return raised.value
-
-
-def failing(error: BaseException | None) -> Connector:
-    """Return a connector whose TCP raises this."""
-
-    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
-        del host, port
-        if error is None:
-            await trio.sleep_forever()
-        assert error is not None
-        await trio.lowlevel.checkpoint()
-        raise error
-
-    return Connector(CONTEXT, open_tcp=open_tcp)
-
-
-@pytest.mark.parametrize(
-    ("errors", "reason"),
-    [
-        ([OSError(errno.ECONNREFUSED, "Connection refused")], "Connection refused"),
-        ([OSError(errno.ENETUNREACH, "Network is unreachable"), OSError(0, "X")], "Network is unreachable"),
-        ([OSError()], "OSError"),
-    ],
-)
-async def test_tcp_failure_has_the_first_reason(errors: Sequence[OSError], reason: str) -> None:
-    """U01: trio tries all addresses and groups their errors."""
-    group = OSError("all attempts failed")
-    group.__cause__ = ExceptionGroup("all", errors)
-    for error in (group, errors[0]):
-        fault = await refused(failing(error))
-        assert fault.cause == "connect"
-        assert str(fault) == f"no connection to {HOST}:80: {reason}"
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])

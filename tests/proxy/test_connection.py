@@ -193,19 +193,6 @@ async def test_leaving_early_closes_the_connection() -> None:
             await body.receive()
 
 
-async def test_cancelled_read_loses_nothing(autojump_clock: MockClock) -> None:
-    async with served(paced((0, HEAD), (10, chunk(b"a")), (10, chunk(b"b") + LAST))) as (transport, _):
-        got: list[bytes] = []
-        body = body_of(await fetch(transport, post()))
-        while body.end is None:
-            with trio.move_on_after(0.7):
-                if read := await body.receive():
-                    got.append(read.data)
-        assert got == [b"a", b"b"]
-        assert await body.receive() is None
-        assert len(transport.pool) == 1
-
-
 OTHER = ORIGIN._replace(port=81)
 
 

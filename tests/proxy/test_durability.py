@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
+from tests.proxy.store_cases import gathered, opened_files, stream_of
 from wiretape.events.tape.record import Record
 from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.store import TapeBrokenError
@@ -41,29 +41,6 @@ async def until(holds: Callable[[], object]) -> None:
             await trio.sleep(0.002)
 
 
-async def test_an_end_hastens_a_round_of_all_written_tapes_and_closes_its_own(tmp_path: Path) -> None:
-    disk = Disk()
-    async with opened_files(tmp_path, sync=disk, round_s=60) as store:
-        disk.rounds.clear()
-        await put(store, "a", stream_of("a", end=False))
-        await put(store, "b", stream_of("b"))
-        await until(lambda: disk.rounds)
-        assert disk.rounds == [{"live", "2026-11-18", "a.tape", "b.tape"}]
-        await until(lambda: not any("b.tape" in str(path) for path in open_paths()))
-        await trio.sleep(0.2)  # nothing was written: no round
-        assert len(disk.rounds) == 1
-
-
-def open_paths() -> list[str]:
-    paths: list[str] = []
-    for link in Path("/proc/self/fd").iterdir():
-        try:
-            paths.append(str(link.readlink()))
-        except OSError:
-            continue
-    return paths
-
-
 async def test_with_durability_disk_nothing_is_shown_before_its_round(tmp_path: Path) -> None:
     disk = Disk()
     async with opened_files(tmp_path, durability="disk", sync=disk, round_s=60) as store:
@@ -84,22 +61,6 @@ async def test_with_durability_disk_nothing_is_shown_before_its_round(tmp_path: 
             await trio.testing.wait_all_tasks_blocked()
             assert got == first
             nursery.cancel_scope.cancel()
-
-
-async def test_with_durability_disk_a_cancelled_append_is_whole_and_shown(tmp_path: Path) -> None:
-    disk = Disk()
-    async with opened_files(tmp_path, durability="disk", sync=disk, round_s=60) as store:
-        batches = stream_of("a")
-        await store.create("a")
-        disk.hold_s = 0.2
-        with trio.move_on_after(0.01) as scope:
-            await store.append("a", batches[0])
-        assert scope.cancel_called
-        assert await gathered(store.read("a")) == batches[0]
-        disk.hold_s = 0
-        for batch in batches[1:]:
-            await store.append("a", batch)
-        assert await gathered(store.read("a")) == flat(batches)
 
 
 @pytest.mark.parametrize("durability", ["process", "disk"])

@@ -12,7 +12,7 @@ from wiretape.proxy.limits import (
     HEADERS_MAX,
     INFORMATIONAL_MAX,
 )
-from wiretape.proxy.upstream.connection import End, Exchange, Head, Origin, Outgoing, ProtocolError, TruncatedError
+from wiretape.proxy.upstream.connection import End, Exchange, Origin, Outgoing, ProtocolError, TruncatedError
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
@@ -47,7 +47,6 @@ def fed(exchange: Exchange, *reads: bytes) -> bytes:
         pytest.param([CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"], b"hello", End.FRAMED, id="chunks"),
         pytest.param([CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"], b"hello", End.FRAMED, id="all chunks of a read"),
         pytest.param([CHUNKED + b"5;a=b\r\nhello\r\n0;c\r\n\r\n"], b"hello", End.FRAMED, id="chunk extensions"),
-        pytest.param([CHUNKED + b"0\r\nSet-Cookie: a\r\nX: 1\r\n\r\n"], b"", End.FRAMED, id="trailers are dropped"),
         pytest.param([CLOSED + b"hel", b"lo", CLOSE], b"hello", End.CLOSED, id="until the connection is closed (U20)"),
         pytest.param([CLOSED, CLOSE], b"", End.CLOSED, id="closed without a byte"),
         pytest.param([b"HTTP/1.0 200 OK\r\n\r\nhello", CLOSE], b"hello", End.CLOSED, id="HTTP/1.0"),
@@ -56,7 +55,6 @@ def fed(exchange: Exchange, *reads: bytes) -> bytes:
         pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], b"", End.FRAMED, id="a length of nothing"),
         pytest.param([LENGTH + b"hello, and more"], b"hello", End.FRAMED, id="more than its length (U53)"),
         pytest.param([b"HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello"], b"hello", End.FRAMED, id="no reason"),
-        pytest.param([b"HTTP/1.1 103 X\r\nA: b\r\n\r\n" + LENGTH + b"hello"], b"hello", End.FRAMED, id="1xx before it"),
     ],
 )
 def test_body_ends_by_its_framing(reads: list[bytes], body: bytes, end: End) -> None:
@@ -71,32 +69,19 @@ def test_body_ends_by_its_framing(reads: list[bytes], body: bytes, end: End) -> 
     ("reads", "body", "fault"),
     [
         pytest.param([LENGTH + b"hel", CLOSE], b"hel", TruncatedError, id="short of its length (U53)"),
-        pytest.param([CHUNKED + b"5\r\nhel", CLOSE], b"hel", TruncatedError, id="inside a chunk (U19)"),
         pytest.param([CHUNKED + b"5\r\nhello\r\n", CLOSE], b"hello", TruncatedError, id="between chunks (U19)"),
         pytest.param([CHUNKED + b"0\r\nX: 1\r\n", CLOSE], b"", TruncatedError, id="inside trailers"),
         pytest.param([CLOSE], b"", TruncatedError, id="before anything"),
         pytest.param([b"HTTP/1.1 200 OK\r\nConte", CLOSE], b"", TruncatedError, id="inside the head"),
         pytest.param([b"HTT", CLOSE], b"", TruncatedError, id="inside the first word"),
-        pytest.param([CHUNKED + b"3\r\nhel\r\nxyz\r\nlo"], b"hel", ProtocolError, id="a chunk size of letters (U54)"),
         pytest.param([CHUNKED + b"3\r\nhelXX0\r\n\r\n"], b"hel", ProtocolError, id="a chunk without its end (U54)"),
         pytest.param([LENGTH[:-2] + b"Transfer-Encoding: chunked\r\n\r\n5"], b"", ProtocolError, id="both (U54)"),
-        pytest.param([LENGTH[:-2] + b"Content-Length: 6\r\n\r\nhello"], b"", ProtocolError, id="two lengths (U53)"),
-        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\n"], b"", ProtocolError, id="two in one (U53)"),
-        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"], b"", ProtocolError, id="negative (U53)"),
-        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n"], b"", ProtocolError, id="signed (U53)"),
         pytest.param([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"], b"", ProtocolError, id="gzip"),
-        pytest.param([b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n"], b"", ProtocolError, id="101 (U16)"),
-        pytest.param([b"\x00\x00\x12\x04\x00\x00\x00\x00\x00"], b"", ProtocolError, id="HTTP/2 settings (U57)"),
-        pytest.param([b"HTTP/2.0 200 OK\r\n\r\n"], b"", ProtocolError, id="HTTP/2 in words (U57)"),
         pytest.param([b"HTTP/1.1 100 X\r\n\r\nHTTP/2.0 200 OK\r\n\r\n"], b"", ProtocolError, id="... behind a 1xx"),
         pytest.param([b"\x15\x03\x01\x00\x02\x02\x28"], b"", ProtocolError, id="TLS where there should be none"),
         pytest.param([b"SSH-2.0-OpenSSH\r\n"], b"", ProtocolError, id="another protocol, at its first byte"),
-        pytest.param([b"<html>"], b"", ProtocolError, id="no head at all"),
         pytest.param([b"HTTP/1.1 099 X\r\n\r\n"], b"", ProtocolError, id="a status below 100"),
-        pytest.param([b"HTTP/1.1 2OO OK\r\n\r\n"], b"", ProtocolError, id="a status of letters"),
         pytest.param([b"HTTP/1.1 200 OK\r\nA: b\rX: y\r\n\r\n"], b"", ProtocolError, id="a bare CR in a value (U55)"),
-        pytest.param([b"HTTP/1.1 200 OK\r\nA: b\0\r\n\r\n"], b"", ProtocolError, id="NUL in a value (U55)"),
-        pytest.param([b"HTTP/1.1 200 OK\r\nA b: c\r\n\r\n"], b"", ProtocolError, id="a space in a name"),
         pytest.param([b"HTTP/1.1 200 OK\r\n A: b\r\n\r\n"], b"", ProtocolError, id="a first line that continues"),
     ],
 )
@@ -105,13 +90,6 @@ def test_fault_is_found_after_data_before_it(reads: list[bytes], body: bytes, fa
     assert fed(exchange, *reads) == body
     assert type(exchange.fault) is fault
     assert exchange.end is None
-
-
-def test_head_is_kept_as_received() -> None:
-    exchange = begun()
-    exchange.feed(b"HTTP/1.1 299 All Fine\r\nX-B: 2\r\nx-a: 1\r\nX-B:\t3 \r\nFolded: a\r\n  b\r\n\r\n")
-    headers = ((b"X-B", b"2"), (b"x-a", b"1"), (b"X-B", b"3"), (b"Folded", b"a b"))
-    assert exchange.head == Head(299, b"All Fine", headers)
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])

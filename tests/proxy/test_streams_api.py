@@ -13,15 +13,14 @@ from trio.testing import MockClock
 
 from tests.proxy.control_cases import ME, OTHER, House, house, sse
 from tests.proxy.store_cases import CREATED, Batch, flat, opened_files, put, stream_of
-from tests.support.chat import DONE, call, finish, frame, text
+from tests.support.chat import DONE, finish, frame, text
 from wiretape.events.core.settings import Profile
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Recorder
 from wiretape.proxy.api.streams import StreamsApi, not_found, place_of
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX
-from wiretape.proxy.relay.delivery import Delivery
+from wiretape.proxy.limits import NOT_FOUND_STEP_S, OWNERS_MAX
 from wiretape.proxy.relay.http_responses import AnswerError
 from wiretape.proxy.store.catalogue_row import digest
 from wiretape.proxy.store.files import open_files
@@ -152,13 +151,6 @@ async def test_hidden_streams_all_look_alike(home: House, path: str, autojump_cl
     assert answered.headers == (await home.get("/wiretape/streams/never-was")).headers
 
 
-async def test_live_stream_of_another_caller_is_hidden_and_not_joined(home: House) -> None:
-    await put(home.store, "theirs", stream_of("theirs", caller=OTHER, end=False))
-    live = home.running.live["theirs"] = Delivery("theirs", OTHER, "default", 0, on_left=lambda: None)
-    assert (await home.get("/wiretape/streams/theirs/events")).body == not_found().body
-    assert live.readers == 1
-
-
 @pytest.mark.parametrize("asked", [OWNERS_MAX - 1, OWNERS_MAX])
 async def test_owners_are_remembered_up_to_a_bound(asked: int) -> None:
     store = MemoryStore()
@@ -210,19 +202,6 @@ async def test_reader_resumes_after_its_last_id(home: House) -> None:
     assert [place_of(text) for text in junk] == [None] * len(junk)
     assert (place_of(" 0.0 "), place_of("1" * 18 + ".3")) == ((0, 0), (int("1" * 18), 3))
     assert sse((await home.get("/wiretape/streams/s1/events", last_event_id="junk")).body) == whole
-
-
-async def test_silence_brings_keepalives_and_never_ends_the_feed(home: House, autojump_clock: MockClock) -> None:
-    del autojump_clock
-    *begun, last = mine()
-    await put(home.store, "s1", begun)
-    async with home.asking("/wiretape/streams/s1/events") as asked:
-        await asked.take()
-        for turn in range(1, 300):
-            assert await asked.take() == b": keepalive\n\n"
-            assert trio.current_time() == pytest.approx(turn * FOLLOW_KEEPALIVE_S)
-        await home.store.append("s1", last)
-        assert [part async for part in asked.body()] == []
 
 
 async def test_events_in_another_profile(home: House) -> None:
@@ -284,33 +263,6 @@ async def test_byte_order_mark_and_blank_lines_keep_the_first_frame_intact(home:
 # -- the tape ---------------------------------------------------------------------------------------------------------
 
 
-def odd_tape(stream: str) -> list[Batch]:
-    """Return frames in every form a tape can contain."""
-    recorder = Recorder()
-    opening = {
-        "format": 1,
-        "stream": stream,
-        "dialect": "chat",
-        "created": CREATED,
-        "caller": ME,
-        "x": 1.5e300,
-        "é": "\u2028",
-    }
-    reads = [
-        b'\xef\xbb\xbfdata: {"a":1e400,"a":"\\ud83d"}\r\n\r\n',
-        b": \xff\n\n",
-        b"event: x\ndata: {}\n\n",
-        b"data: 12",
-        b"34\n\n",
-    ]
-    batches = [
-        [recorder.record("open", 0, opening), recorder.record("request", 0, {}, b'{"big": 123456789012345678901}')]
-    ]
-    batches += [batch for t, data in enumerate([*reads, call(index=0), DONE], 1) if (batch := recorder.read(t, data))]
-    batches.append([*recorder.rest(50), recorder.end(50, {"cause": "eof", "ending": "truncated", "flags": []})])
-    return batches
-
-
 async def ended(store: Store, root: str, stream: str) -> Path:
     """Return the path of an ended tape; `expire` waits for the commit round that moves it."""
     await store.expire(0, Keep())
@@ -322,7 +274,7 @@ async def test_tape_is_sent_byte_for_byte() -> None:
     with TemporaryDirectory() as root:
         async with opened_files(Path(root)) as store:
             home = House(store)
-            for stream, batches in {"s1": odd_tape("s1"), "s2": mine("s2", reads=3_000)}.items():
+            for stream, batches in {"s1": mine(call_id="call-1"), "s2": mine("s2", reads=3_000)}.items():
                 *begun, last = batches
                 await put(store, stream, begun)
                 live = (Path(root) / "live" / f"{stream}.tape").read_bytes()

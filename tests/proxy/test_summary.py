@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED, flat, stream_of
-from tests.support.chat import call, frame, tape, text
-from wiretape.events.core.json_text import dumps, parse
+from tests.support.chat import call, tape, text
 from wiretape.events.emit import Summariser
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
@@ -106,25 +103,3 @@ def test_attempts_list_upstream_status_and_failure() -> None:
     assert said["status"] == 200
     assert said["received"] == {"bytes": len(text("a")), "frames": 1}
     assert said["timing"]["first_frame_us"] == 6
-
-
-JUNK: list[dict[str, Any]] = [
-    {},
-    {"route": 5, "created": "x", "dialect": ["chat"]},
-    {"dialect": "chat", "settings": 7},
-]
-
-
-@pytest.mark.parametrize("keys", JUNK)
-def test_junk_in_records_does_not_raise(keys: dict[str, Any]) -> None:
-    recorder = Recorder()
-    records = [recorder.record("head", 0, {}), recorder.record("open", 0, keys)]
-    records += [
-        recorder.record(kind, 0, {"facts": 5, "results": 5, "status": "x"})
-        for kind in ("request", "results", "commit", "failed")
-    ]
-    records += [*recorder.read(1, frame({"content": "\ud83d"})), *recorder.read(2, b"data: {\n\n")]
-    records.append(recorder.end(2, {"cause": 5}))
-    said = summary_of("s1", records, whole=True)
-    assert said["live"] is False
-    assert parse(dumps(said)) is not None

@@ -15,16 +15,13 @@ from trio.testing import MockClock
 from tests.proxy.certificates import needs_openssl, over_tls, trusting
 from tests.proxy.scripted import (
     CONTEXT,
-    HEAD,
     OK,
     Script,
     answers,
     body_of,
-    chunk,
     fetch,
     post,
     request_of,
-    says,
     served,
 )
 from wiretape.events.core.errors import LocalError
@@ -54,13 +51,6 @@ async def sent(request: httpx.Request, settings: UpstreamSettings | None = None)
     return received[0]
 
 
-async def test_request_is_sent_with_host_and_framing() -> None:
-    request = post(headers={"X-B": "1", "x-a": "2"})
-    assert await sent(request) == (
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: upstream.test\r\nX-B: 1\r\nx-a: 2\r\nContent-Length: 2\r\n\r\n{}"
-    )
-
-
 async def test_only_missing_host_and_framing_are_added() -> None:
     request = post(url="http://upstream.test:8080/v1?api-version=1&a=%2F")
     for name in ("host", "content-length"):
@@ -86,13 +76,6 @@ async def test_streamed_body_is_sent_in_chunks(autojump_clock: MockClock) -> Non
     assert b"Transfer-Encoding: chunked\r\n" in await sent(request)
 
 
-@pytest.mark.parametrize("more", [-1, 0, 1, SEND_BYTES_MAX])
-async def test_body_of_any_size_arrives_whole(more: int) -> None:
-    body = bytes(range(256)) * (SEND_BYTES_MAX // 256) + b"x" * max(more, 0)
-    body = body[: SEND_BYTES_MAX + more]
-    assert (await sent(post(body))).partition(b"\r\n\r\n")[2] == body
-
-
 async def test_http_goes_through_egress_proxy_by_full_url() -> None:
     word = "pw"
     egress = Egress(host="proxy.test", port=3128, user="me", password=word)
@@ -115,31 +98,6 @@ async def test_invalid_request_is_refused(request_: httpx.Request) -> None:
     async with served(answers(OK)) as (transport, _):
         with pytest.raises(LocalError):
             await fetch(transport, request_)
-
-
-async def test_each_read_is_one_item_with_its_time(autojump_clock: MockClock) -> None:
-    first, second = HEAD + chunk(b"a") + chunk(b"b"), chunk(b"c") * 3 + b"1\r\n"
-    async with served(says(first, second, b"d\r\n0\r\n\r\n")) as (transport, _):
-        began = trio.current_time()
-        response = await fetch(transport, post())
-        body = body_of(response)
-        reads = [(read.t - began, read.data) async for read in body]
-    assert [data for _, data in reads] == [b"ab", b"ccc", b"d"]
-    assert [round(t) for t, _ in reads] == [0, 1, 2]
-    assert body.head_t == began
-    assert body.end is End.FRAMED
-
-
-async def test_error_in_request_body_is_raised_unchanged(autojump_clock: MockClock) -> None:
-    async def broken() -> AsyncIterator[bytes]:
-        yield b"a"
-        await trio.sleep(1)
-        raise ValueError("the client is gone")
-
-    async with served(says(keep=True)) as (transport, upstream):
-        with pytest.raises(ValueError, match="gone"):
-            await fetch(transport, post(broken()))
-        assert not upstream.still_open
 
 
 class Clogged(trio.abc.Stream):

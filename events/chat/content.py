@@ -18,27 +18,18 @@ from .tool_calls import Calls
 
 __all__ = ["Choices", "Think"]
 
-_KNOWN_FINISHES: Final = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
-#: Other dialects' words for the same; anything else is not a finish but a failure (Q44).
-_FINISH_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+#: Finishes, and other dialects' words for them; any other word is not a finish but a failure (Q44).
+_FINISHES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "complete": "stop",
-        "end_turn": "stop",
-        "eos": "stop",
-        "eos_token": "stop",
-        "stop_sequence": "stop",
-        "max_output_tokens": "length",
-        "max_tokens": "length",
-        "model_context_window_exceeded": "length",
-        "model_length": "length",
-        "tool_call": "tool_calls",
-        "tool_use": "tool_calls",
-        "blocklist": "content_filter",
-        "prohibited_content": "content_filter",
-        "recitation": "content_filter",
-        "refusal": "content_filter",
-        "safety": "content_filter",
-        "sensitive": "content_filter",
+        word: finish
+        for finish, words in (
+            ("stop", ("complete", "end_turn", "eos", "eos_token", "stop_sequence")),
+            ("length", ("max_output_tokens", "max_tokens", "model_context_window_exceeded", "model_length")),
+            ("tool_calls", ("tool_call", "tool_use")),
+            ("content_filter", ("blocklist", "prohibited_content", "recitation", "refusal", "safety", "sensitive")),
+            ("function_call", ()),
+        )
+        for word in (finish, *words)
     }
 )
 _REASONING_NAMES: Final = ("reasoning_content", "reasoning")
@@ -346,9 +337,9 @@ class Choices:
         elif choice.finish:
             repair = "finish_repeated"  # Q38
         else:
-            word = reason if reason in _KNOWN_FINISHES else _FINISH_WORDS.get(reason.lower(), reason.lower())
-            if word not in _KNOWN_FINISHES:  # Q44
-                word, repair, draft.failure = None, "finish_failure", reason
+            word = _FINISHES.get(reason.lower())
+            if word is None:  # Q44
+                repair, draft.failure = "finish_failure", reason
             elif word == "stop" and self._merged and not merged and choice.number == 0:  # Q27: the calls have their own
                 word, repair = None, "finish_of_part"
         if word is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..core.json_text import ABSENT, Boundary, dumps
 from ..core.model import Event
@@ -74,55 +74,31 @@ class KnownCall:
         self.boundary = Boundary()
 
 
-class Entry(NamedTuple):
+class Entry:
     """An entry of `tool_calls`, read without trusting it: what cannot be used counts as absent."""
 
-    path: Path
-    given: dict[str, Any]
-    #: Its `index`; the name would hide a method of tuples.
-    place: int | None
-    id: str
-    name: str
-    #: The arguments as the text that the client will see.
-    text: str
-    #: The member with the name and the arguments or, of a custom tool, the input.
-    function: dict[str, Any] | None
-    custom: bool
-
-    @staticmethod
-    def of(path: Path, given: dict[str, Any]) -> "Entry":
-        """Read the JSON object at `path`."""
+    def __init__(self, path: Path, given: dict[str, Any]) -> None:
         index, call_id = given.get("index"), given.get("id")
-        function, custom = function_of(given)
-        fields: dict[str, Any] = {} if function is None else function
-        name, arguments = fields.get("name"), fields.get("input" if custom else "arguments")
+        self.path = path
+        self.given = given
+        self.index = index if type(index) is int else None
+        self.id = call_id if isinstance(call_id, str) and call_id != "null" else ""  # Q4: the text "null"
+        #: The member with the name and the arguments or, of a custom tool, the input.
+        self.function, custom = function_of(given)
+        self.settle(custom=custom)
+        fields = self.function or {}
+        name, arguments = fields.get("name"), fields.get(self.arguments)
+        self.name = name if isinstance(name, str) else ""
         if not isinstance(arguments, str):
             arguments = "" if arguments is None else dumps(arguments).decode()
-        return Entry(
-            path,
-            given,
-            index if type(index) is int else None,
-            call_id if isinstance(call_id, str) and call_id != "null" else "",  # Q4: the text "null"
-            name if isinstance(name, str) else "",
-            arguments,
-            function,
-            custom,
-        )
+        #: The arguments as the text that the client will see.
+        self.text = arguments
 
-    @property
-    def member(self) -> str:
-        """The member with the name and the arguments."""
-        return "custom" if self.custom else "function"
-
-    @property
-    def other(self) -> str:
-        """The member that is ignored."""
-        return "function" if self.custom else "custom"
-
-    @property
-    def arguments(self) -> str:
-        """The key of the arguments in its member."""
-        return "input" if self.custom else "arguments"
+    def settle(self, *, custom: bool) -> None:
+        """Set the kind of tool: the member that is read, the one that is ignored, and the key of the arguments."""
+        self.custom = custom
+        self.member, self.other = ("custom", "function") if custom else ("function", "custom")
+        self.arguments = "input" if custom else "arguments"
 
     def may_be_of(self, call: KnownCall) -> bool:
         """Return whether entry and call are both of a function or both of a custom tool; metadata may be of either."""

@@ -176,8 +176,6 @@ class Marks(NamedTuple):
     rest: str
     #: Whether they can be removed: providers refuse an assistant message that says nothing.
     repairable: bool
-    #: No text is left, and the message has other content.
-    empty: bool = False
 
 
 def find_marks(body: bytes, value: Any) -> list[Marks]:
@@ -190,13 +188,13 @@ def find_marks(body: bytes, value: Any) -> list[Marks]:
 
 def remove_marks(body: bytes, found: Sequence[Marks]) -> list[Edit]:
     """Return the edits that remove them from the body."""
-    return locate(body, [_op(marks) for marks in found if marks.repairable])
-
-
-def _op(marks: Marks) -> Op:
-    if marks.empty and marks.key == "text":
-        return Op("history", marks.path, None)
-    return Op("history", (*marks.path, marks.key), b"null" if marks.empty else dumps(marks.rest))
+    ops: list[Op] = []
+    for path, key, _, _, rest, repairable in found:
+        if repairable and not rest and key == "text":
+            ops.append(Op("history", path, None))
+        elif repairable:
+            ops.append(Op("history", (*path, key), dumps(rest or None)))
+    return locate(body, ops)
 
 
 def _in_message(number: int, message: dict[str, Any]) -> list[Marks]:
@@ -212,7 +210,7 @@ def _in_message(number: int, message: dict[str, Any]) -> list[Marks]:
             if isinstance(text := as_object(part).get("text"), str):
                 found += _in_text(("messages", number, "content", place), "text", text)
         remains = len(as_list(content)) > sum(not marks.rest for marks in found)
-    return [marks._replace(repairable=bool(marks.rest) or remains, empty=not marks.rest) for marks in found]
+    return [marks._replace(repairable=bool(marks.rest) or remains) for marks in found]
 
 
 def _in_text(path: tuple[str | int, ...], key: str, text: str) -> list[Marks]:

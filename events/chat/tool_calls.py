@@ -126,7 +126,7 @@ class Calls:
         for place, given in enumerate(entries):
             if not is_object(given):
                 continue
-            entry = Entry.of((), given)
+            entry = Entry((), given)
             at_place = self.known[place] if place < len(self.known) else None
             call = self._by_id.get(entry.id) or (at_place if at_place and entry.name in ("", at_place.name) else None)
             if call is None and entry.name and place == len(self.known) and (entry.id or not begun):
@@ -146,7 +146,7 @@ class Calls:
                 hidden.append(("call_not_object", place))
                 self._lost = True
                 continue
-            entry, position = Entry.of((*path, place), given), place if len(entries) > 1 else -1
+            entry, position = Entry((*path, place), given), place if len(entries) > 1 else -1
             if len(draft.after) > sent_before:  # after the call that was split off before it: numbers rise
                 self._entry(draft, entry, position, apart=True)
                 hidden.append(("call_split", place))
@@ -164,7 +164,7 @@ class Calls:
         for place, given in enumerate(entries):
             if not is_object(given):
                 continue
-            entry = Entry.of((), given)
+            entry = Entry((), given)
             call = self._continued(draft, entry, place)
             same = call and entry.name in ("", call.name) and (not entry.id or self._is_id_of(call, entry))
             if call and same and call.supplied and entry.text and entry.may_be_of(call):
@@ -173,7 +173,7 @@ class Calls:
 
     def _legacy(self, draft: Draft, path: Path, given: Any, *, late: bool) -> None:
         """Pass a legacy call under its old name; its arguments must be text all the same (Q29)."""
-        legacy, entry = self.legacy, Entry.of(path, {"function": as_object(given)})
+        legacy, entry = self.legacy, Entry(path, {"function": as_object(given)})
         draft.touched[legacy] = entry
         if late:
             draft.drop("late_call", path, "function_call")
@@ -200,14 +200,14 @@ class Calls:
         if call is None:
             if not (entry.id or entry.name or entry.text):
                 return False
-            call = self._start(entry.place, entry.id)
+            call = self._start(entry.index, entry.id)
         elif self._starts(draft, call, entry):
-            before, call = call, self._start(entry.place, entry.id)
+            before, call = call, self._start(entry.index, entry.id)
             call.name = entry.name or (before.name if entry.may_be_of(before) else "")  # Q8: the same tool again
             if before.name == call.name and not before.has_arguments:  # Q6 with Q15, or Q7: undecidable
                 before.followed_by = call
         if entry.function is None and call.custom is not None:  # it says nothing, of whichever it is
-            entry = entry._replace(custom=call.custom)
+            entry.settle(custom=call.custom)
         elif entry.function is not None and call.custom is None:
             call.custom = entry.custom
         if call.announced and apart:
@@ -227,10 +227,10 @@ class Calls:
     def _continued(self, draft: Draft, entry: Entry, place: int) -> KnownCall | None:
         """Return the call that the entry is about, if index, id or place show it."""
         same = self._by_id.get(entry.id)
-        if entry.place is not None:
-            call = self._by_index.get(entry.place)
+        if entry.index is not None:
+            call = self._by_index.get(entry.index)
             # Parallel calls in turns at one index (Q7). An id seen at another index says nothing: indices differ.
-            return same if call and same and same.place == entry.place else call
+            return same if call and same and same.place == entry.index else call
         last = self.known[-1] if self.known else None
         if same is not None:
             return same if entry.name in ("", same.name) else None
@@ -379,7 +379,7 @@ class Calls:
     def _identify(draft: Draft, entry: Entry, call: KnownCall) -> None:
         """Give an entry the number of its call and text arguments; remove the member of the other kind of tool."""
         draft.touched[call] = entry
-        if entry.place != call.number:
+        if entry.index != call.number:
             draft.set("call_index", entry.path, "index", call.number)
         if entry.other in entry.given:
             draft.drop("call_member", entry.path, entry.other)

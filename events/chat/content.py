@@ -12,8 +12,7 @@ from ..core.limits import LISTS_OF_A_DELTA_MAX, THINK_HEAD_CHARS_MAX
 from ..core.model import Event, ForeignFrame
 from ..core.settings import Facts, Settings
 from ..emission.frames import Path
-from .chunk import Envelope, chunk
-from .draft import Draft
+from .chunk import Draft, Envelope, chunk
 from .tool_calls import Calls
 
 __all__ = ["Choices", "Think"]

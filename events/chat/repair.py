@@ -21,6 +21,7 @@ from .chunk import (
     DONE,
     LEGACY_CALL,
     PROGRESS_EVENT,
+    Draft,
     Envelope,
     choices_of,
     chunk,
@@ -30,7 +31,6 @@ from .chunk import (
     says_content,
 )
 from .content import Choices
-from .draft import Draft
 from .hermes import AgentTools, Retold, card_of
 from .write import ChatWriter
 

@@ -12,8 +12,7 @@ from ..core.json_text import as_object, is_list, is_object
 from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
 from ..emission.frames import Path
-from .chunk import LEGACY_CALL, call_members
-from .draft import Draft, Entry, KnownCall
+from .chunk import LEGACY_CALL, Draft, Entry, KnownCall, call_members
 
 __all__ = ["Calls"]
 

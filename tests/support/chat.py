@@ -1,10 +1,11 @@
 """Chat streams written by hand (synthetic): frames to a tape, and the client's bytes, events and ledger from it."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.chat.request import facts
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 from wiretape.events.core.model import Ended, Event, Repaired
@@ -15,6 +16,10 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import parse_block
 
+#: The names in docs/repairs.md.
+REPAIRS = frozenset(
+    re.findall(r"^\| `(\w+)` \|", (Path(__file__).parents[2] / "docs/repairs.md").read_text(), re.MULTILINE)
+)
 DONE = b"data: [DONE]\n\n"
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
 
@@ -164,7 +169,7 @@ def run(records: Iterable[Record], profile: Profile | None = None) -> Run:
 
 def check_ledger(result: Run) -> None:
     """L8: the entries explain every frame, and a frame without one passes as the object that came."""
-    assert set(result.repairs) <= set(REPAIRS), set(result.repairs) - set(REPAIRS)
+    assert set(result.repairs) <= REPAIRS, set(result.repairs) - REPAIRS
     explained = [frame for given in result.by_ledger().values() for frame in given]
     sent = list(map(_parsed, result.sent))
     assert sorted(map(_canonical, explained)) == sorted(map(_canonical, sent))

@@ -8,7 +8,6 @@ from typing import get_args
 
 from typer.testing import CliRunner
 
-from wiretape.events.chat.repairs import REPAIRS
 from wiretape.events.core.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
 from wiretape.events.core.model import Ending, Event
 from wiretape.proxy.cli.main import app
@@ -305,22 +304,9 @@ def events() -> str:
     return "\n".join([*lines, "", "## Endings", "", f"Every stream has exactly one: {endings}.", ""])
 
 
-def repairs() -> str:
-    """Return the repair names of events/chat/repairs.py as a table."""
-    lines = [
-        "# Repairs of chat completions",
-        "",
-        "Generated from `events/chat/repairs.py` by `make docs`. Each difference between",
-    ]
-    lines += ["what came and what was emitted is one of these, in the ledger of its tape (law L8).", ""]
-    lines += ["| repair | meaning |", "|---|---|"]
-    return "\n".join([*lines, *(f"| `{name}` | {said} |" for name, said in REPAIRS.items()), ""])
-
-
 DOCUMENTS = {
     "lifecycle.md": lifecycle,
     "events.md": events,
-    "repairs.md": repairs,
     "cli.md": cli,
     "configuration.md": configuration,
     "formats.md": formats,

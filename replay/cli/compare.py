@@ -74,8 +74,7 @@ def _verify(
     *,
     live: Annotated[str, typer.Option("--live", metavar="URL", help="Base URL of the upstream.")],
     key_env: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Environment variable with the upstream's key.", show_default=False),
+        str | None, typer.Option(metavar="NAME", help="Environment variable with the upstream's key.")
     ] = None,
     due: Annotated[bool, typer.Option("--due", help="Only if the tape is older than the limit in its header.")] = False,
     all_: _All = False,

@@ -29,12 +29,9 @@ def _replay(
     host: Annotated[str, typer.Option(metavar="HOST", help="A loopback address.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65_535, help="0 takes a free port.")] = _PORT,
     speed: Annotated[str, typer.Option(metavar="SPEED", help="instant, original, or a factor such as 10.")] = "instant",
-    max_gap: Annotated[
-        float | None, typer.Option(metavar="MS", min=0, help="The longest silence.", show_default=False)
-    ] = None,
+    max_gap: Annotated[float | None, typer.Option(metavar="MS", min=0, help="The longest silence.")] = None,
     fault: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FAULT", help="For example cut@frame:3. Repeatable.", show_default=False),
+        list[str] | None, typer.Option(metavar="FAULT", help="For example cut@frame:3. Repeatable.")
     ] = None,
     match: Annotated[Literal["key", "position"], typer.Option(help="Match requests by content or by turn.")] = "key",
     attempts: Annotated[
@@ -107,8 +104,7 @@ def _cut(
         Literal["reset", "eof", "stall", "cut"], typer.Option(help="How the stream ends there.")
     ] = "reset",
     stream: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Which stream. Default: the last with this place.", show_default=False),
+        int | None, typer.Option(metavar="N", min=1, help="Which stream. Default: the last with this place.")
     ] = None,
 ) -> None:
     """Make a tape that fails from one that does not.

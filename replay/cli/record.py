@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from http import HTTPStatus
+from http.client import responses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -34,49 +34,32 @@ _PREFIX: Final = "wiretape-record-"
 _SETTINGS: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
 
-_Upstream = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="The provider's base URL. Default: as configured.", show_default=False),
-]
-_Out = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--out",
-        metavar="FILE",
-        show_default=False,
-        help="The sealed tape or its folder. Default: named by command and time.",
-    ),
-]
-_Port = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PORT", help="A fixed port, for clients that read a file. Default: a free one.", show_default=False
-    ),
-]
-_Profile = Annotated[
-    str | None,
-    typer.Option(
-        metavar="strict|transparent", help="What the command receives.  [default: transparent]", show_default=False
-    ),
-]
-_Data = Annotated[
-    str | None,
-    typer.Option("--data", metavar="DIR", help="Also keep the live tapes in this folder.", show_default=False),
-]
-
-
 @app.command("record", context_settings=_SETTINGS, options_metavar="[OPTIONS] -- COMMAND...")
 def _record(
     context: typer.Context,
     *,
-    upstream: _Upstream = None,
-    out: _Out = None,
+    upstream: Annotated[
+        str | None, typer.Option(metavar="URL", help="The provider's base URL. Default: as configured.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", metavar="FILE", help="The sealed tape or its folder. Default: named by command and time."
+        ),
+    ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Keep every byte: no redaction, no renaming.")] = False,
     detector: DetectorName = None,
-    port: _Port = None,
-    profile: _Profile = None,
-    data: _Data = None,
+    port: Annotated[
+        str | None,
+        typer.Option(metavar="PORT", help="A fixed port, for clients that read a file. Default: a free one."),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="strict|transparent", help="What the command receives.  [default: transparent]"),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="DIR", help="Also keep the live tapes in this folder.")
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Run a command and record its LLM traffic.
@@ -194,9 +177,8 @@ def _refusals(refused: Mapping[str, int]) -> str:
     """Describe the requests that the proxy refused, or return an empty text."""
     each: list[str] = []
     for status, count in sorted(refused.items()):
-        known = status.isdecimal() and int(status) in set(HTTPStatus)
-        phrase = f" {HTTPStatus(int(status)).phrase}" if known else ""
-        each.append(f"{count} with {status}{phrase}")
+        phrase = responses.get(int(status), "") if status.isdecimal() else ""
+        each.append(f"{count} with {status} {phrase}".rstrip())
     count = sum(refused.values())
     were = "request was" if count == 1 else "requests were"
     return f"{count} {were} refused by the proxy: {', '.join(each)}" if count else ""

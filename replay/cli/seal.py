@@ -41,10 +41,7 @@ FORMAT_NAMES = ("auto", "sse", "har", "vcr", "aimock")
 DetectorName = Annotated[
     str | None,
     typer.Option(
-        "--detector",
-        metavar="MODULE:FUNCTION",
-        help="Also redact the texts that this function returns for a text.",
-        show_default=False,
+        "--detector", metavar="MODULE:FUNCTION", help="Also redact the texts that this function returns for a text."
     ),
 ]
 
@@ -61,14 +58,11 @@ def _seal(
     ] = False,
     redact_path: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATH", help="Also redact this, for example messages[*].content. Repeatable.", show_default=False
-        ),
+        typer.Option(metavar="PATH", help="Also redact this, for example messages[*].content. Repeatable."),
     ] = None,
     detector: DetectorName = None,
     max_age: Annotated[
-        int | None,
-        typer.Option(metavar="DAYS", min=1, help="Age at which `check` asks for a new recording.", show_default=False),
+        int | None, typer.Option(metavar="DAYS", min=1, help="Age at which `check` asks for a new recording.")
     ] = None,
     data: DataFolder = None,
     config: ConfigFile = None,
@@ -187,9 +181,7 @@ def _check(
     tapes: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Sealed tapes, or folders of them.")],
     *,
     max_bytes: Annotated[int, typer.Option(metavar="N", min=1, help="Report larger files.")] = 1_000_000,
-    max_age: Annotated[
-        int | None, typer.Option(metavar="DAYS", min=1, help="Report older recordings.", show_default=False)
-    ] = None,
+    max_age: Annotated[int | None, typer.Option(metavar="DAYS", min=1, help="Report older recordings.")] = None,
     json_: AsJson = False,
 ) -> None:
     """Check sealed tapes before you commit them.
@@ -257,9 +249,7 @@ def _export(
     *,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
     format_: Annotated[str, typer.Option("--format", metavar="sse|har", help="The format to write.")],
-    stream: Annotated[
-        int | None, typer.Option(min=1, help="Only this stream, counted from 1.", show_default=False)
-    ] = None,
+    stream: Annotated[int | None, typer.Option(min=1, help="Only this stream, counted from 1.")] = None,
     side: Annotated[
         str, typer.Option("--as", metavar="upstream|client", help="The upstream's bytes or the client's (sse only).")
     ] = "upstream",

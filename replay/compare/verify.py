@@ -37,7 +37,7 @@ from ..redaction.plain_text import opened
 from ..sealed.files import Recording
 from .levels import Difference, Stream, Streams, each_pair, ending_of, unequal, value_of
 
-__all__ = ["Age", "CarriedIds", "LostIdError", "age_of", "compare_shapes", "send_recorded", "verify"]
+__all__ = ["Age", "CarriedIds", "LostIdError", "age_of", "compare_shapes", "live_config", "send_recorded", "verify"]
 
 #: The proxy's path prefix, which the upstream's base path replaces.
 _PREFIX: Final = re.compile(r"(?:/[a-z0-9][a-z0-9_-]*)?/v1(?=[/?]|$)")
@@ -106,7 +106,7 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
     ids, lost = CarriedIds(), ""
     log = Log(stderr_fd(), level="error")
     try:
-        async with running(_config(url, key), log=log) as server:
+        async with running(live_config(url, key), log=log) as server:
             for records, request in zip(recording.streams, requests, strict=True):
                 try:
                     sent = ids.today(request)
@@ -134,8 +134,11 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
     return found
 
 
-def _config(url: str, key: Secret | None) -> Config:
-    """Configure a proxy that sends each request once and records the response to its end, errors included."""
+def live_config(url: str, key: Secret | None = None) -> Config:
+    """Configure a proxy that sends each request once and records the response to its end, errors included.
+
+    SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
+    """
     target, settings = Target(name="live", url=url, key=key), Settings(profile="transparent")
     route = Route(name="", targets=(target,), attempts=1, settings=settings, on_client_gone="drain")
     return Config(data=Path(), port=0, durability="none", routes={"": route})

@@ -18,7 +18,7 @@ from wiretape.events.core.json_text import as_list, as_object, dumps, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
-from ..playback.player import attempts_of
+from ..playback.player import attempts_of, headers_on
 from .exchange import Clock, Contents, Imported, decoded, microseconds, reads_of, split_url, status_of
 
 __all__ = ["from_har", "to_har"]
@@ -262,8 +262,7 @@ def _written(data: bytes, encoding: str) -> dict[str, str]:
 
 
 def _rows(record: Record) -> list[dict[str, str]]:
-    rows = (as_list(row) for row in as_list(record.keys.get("headers")))
-    return [{"name": str(row[0]), "value": str(row[1])} for row in rows if len(row) == 2]
+    return [{"name": name, "value": value} for name, value in headers_on(record.keys)]
 
 
 def _header(record: Record, name: str) -> str:

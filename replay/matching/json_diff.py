@@ -68,15 +68,8 @@ def kind_of(value: object) -> str:
 
 
 def first_difference(a: str | bytes, b: str | bytes) -> int:
-    """Return the index at which two texts part, by bisection because answers can be long."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[:middle] == b[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    """Return the index at which two texts part."""
+    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def shortened(value: Any, at: int | None = None) -> str:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from errno import EADDRNOTAVAIL
 from http import HTTPStatus
+from http.client import responses
 from ipaddress import ip_address
 from pathlib import Path
 from traceback import extract_tb
@@ -32,7 +33,6 @@ Choose = Callable[[Request], Script]
 _RECEIVE_BYTES: Final = 64 * 1024
 #: 40 times a long conversation with pictures.
 _REQUEST_BYTES_MAX: Final = 256 * 1024 * 1024
-_STATUSES: Final = frozenset(HTTPStatus)
 #: How long, and in how many reads, to drain a connection after a refusal.
 _DRAIN_S: Final = 1.0
 _DRAIN_READS_MAX: Final = 64
@@ -89,10 +89,6 @@ class _Reader:
         self._early += data
         return bool(data)
 
-    def forget(self) -> None:
-        """Drop what was received."""
-        self._early.clear()
-
     async def watch(self, scope: trio.CancelScope) -> None:
         """Keep what arrives during a response, and cancel the response if the connection breaks."""
         try:
@@ -108,7 +104,7 @@ class _Reader:
         """Return the next request, or None if the client left. Raise _RefusedError."""
         heads = HeadReader()
         while True:
-            data = self._take()
+            data = self.take()
             head = heads.feed(data if heads.started else data.lstrip(b"\r\n"))  # empty lines after a body, also bare LF
             if head is not None:
                 break
@@ -127,7 +123,7 @@ class _Reader:
     async def _body(self, head: RequestHead) -> bytes:
         body, chunks = bytearray(), Dechunker()
         while True:
-            data = self._take()
+            data = self.take()
             if head.length is None:
                 try:
                     chunks.feed(data)
@@ -151,7 +147,8 @@ class _Reader:
             if not await self.more():
                 raise _RefusedError(HTTPStatus.BAD_REQUEST, "The client left inside a request body.")
 
-    def _take(self) -> bytes:
+    def take(self) -> bytes:
+        """Return what was received, and forget it."""
         data = bytes(self._early)
         self._early.clear()
         return data
@@ -280,7 +277,8 @@ async def _fail(stream: trio.abc.Stream, fault: Fault) -> None:
 
 def _head(script: Script, *, chunked: bool, persists: bool) -> bytes:
     """Return the head; it says that the connection closes if the client asked for that (RFC 9112, 9.6)."""
-    lines = [b"HTTP/1.1 %d %b" % (script.status, _phrase(script.status)), *(b"%b: %b" % one for one in script.headers)]
+    phrase = responses.get(script.status, "").encode()  # 529 and 599 have none
+    lines = [b"HTTP/1.1 %d %b" % (script.status, phrase), *(b"%b: %b" % one for one in script.headers)]
     if chunked:
         lines.append(b"Transfer-Encoding: chunked")
     if not persists:
@@ -299,19 +297,14 @@ async def _refuse(stream: trio.abc.Stream, reader: _Reader, error: _RefusedError
     """Refuse in plain HTTP, then drain for a moment: closing on unread bytes would be a reset."""
     body = f"wiretape: {error}\n".encode()
     head = b"HTTP/1.1 %d %b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close"
-    await stream.send_all(b"\r\n".join([head % (error.status, _phrase(error.status), len(body)), b"", body]))
+    await stream.send_all(b"\r\n".join([head % (error.status, responses[error.status].encode(), len(body)), b"", body]))
     with trio.move_on_after(_DRAIN_S):
         if isinstance(stream, trio.abc.HalfCloseableStream):
             await stream.send_eof()
         for _ in range(_DRAIN_READS_MAX):
             if not await reader.more():
                 break
-            reader.forget()
-
-
-def _phrase(status: int) -> bytes:
-    """Return the reason phrase; 529 and 599 have none."""
-    return HTTPStatus(status).phrase.encode() if status in _STATUSES else b""
+            reader.take()
 
 
 @asynccontextmanager

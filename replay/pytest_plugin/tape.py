@@ -24,8 +24,7 @@ from ..compare.levels import ending_of
 from ..compare.verify import age_of, compare_shapes
 from ..faults.cutting import Prefix, Unit, prefixes_of
 from ..faults.faults import FaultError, Faults
-from ..matching.compared_request import blank, request_of
-from ..matching.key import key_of
+from ..matching.compared_request import ComparedRequest, blank, request_of
 from ..playback.script import Request, Script
 from ..playback.transport import TapeTransport
 from ..redaction.user_rules import Detector, Redaction
@@ -345,5 +344,4 @@ def paired(a: Streams, b: Streams) -> tuple[Streams, Streams]:
 
 
 def _key(records: Sequence[Record]) -> str:
-    request = blank(request_of(records))
-    return key_of(request.method.decode("latin-1"), request.target.decode("latin-1"), request.body)
+    return ComparedRequest.recorded(records, blank).key

@@ -10,21 +10,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Final, TypeVar
 
 import trio
 
 from wiretape.events.core.json_text import dumps
-from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record
-from wiretape.proxy.config.model import Config, ConfigError, Route, Target
+from wiretape.proxy.config.model import ConfigError
 from wiretape.proxy.config.urls import UrlError, checked
 from wiretape.proxy.log import Log
 from wiretape.proxy.serve import Assembly, running
 from wiretape.proxy.store.catalogue_row import StreamRow
 from wiretape.proxy.store.store import PAGE_MAX, Filter
 
+from ..compare.verify import live_config
 from ..playback.script import Request, Script, json_answer
 from ..playback.server import Choose, Upstream, on_stderr
 from ..redaction.redact import shown_path
@@ -184,17 +183,8 @@ class Proxy:
 
     async def serve(self, upstream: str, task_status: "trio.TaskStatus[None]") -> None:
         """Serve until stopped."""
-        # SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
-        route = Route(
-            name="",
-            targets=(Target(name="live", url=upstream),),
-            attempts=1,
-            settings=Settings(profile="transparent"),
-            on_client_gone="drain",
-        )
-        config = Config(data=Path("unused"), port=0, durability="none", routes={"": route})
         with closing(Log(None, level="error")) as log:
-            async with running(config, log=log) as server:
+            async with running(live_config(upstream), log=log) as server:
                 self.url, self._assembly = server.url, server.assembly
                 task_status.started()
                 await self._stopping.wait()

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, answer, finish, frame, house, role, streams, text
+from tests.support.house import ASKED, DONE, HEAD, answer, finish, house, role, streams, text
 from wiretape.events.emit import Summariser
 from wiretape.proxy.api.streams import summary_json
 
@@ -17,12 +17,6 @@ SESSION: Final = HEAD.replace(b"\r\n\r\n", b"\r\nX-Hermes-Session-Id: api-1\r\nX
 RUNNING: Final = b'event: hermes.tool.progress\ndata: {"tool": "terminal", "toolCallId": "c", "status": "running"}\n\n'
 COMPLETED: Final = (
     b'event: hermes.tool.progress\ndata: {"tool": "terminal", "toolCallId": "c", "status": "completed"}\n\n'
-)
-FAILED: Final = frame(
-    {},
-    "error",
-    error={"message": "HTTP 500: model broke", "type": "agent_error"},
-    hermes={"completed": False, "error_code": "agent_error"},
 )
 INCOMPLETE: Final = b'{"error":{"message":"no answer","type":"server_error","code":"agent_incomplete"}}'
 
@@ -87,19 +81,6 @@ async def test_agent_run_is_not_repeated_after_tools_ran(autojump_clock: MockClo
         assert (answered.status, statuses(answered.body)) == (200, [("c", "running"), ("c", "dropped")])
         assert b'"error"' in answered.body
         assert (await home.kinds()).count("attempt") == 1
-
-
-async def test_agent_failure_before_text_is_reported_and_not_retried(
-    autojump_clock: MockClock,
-) -> None:
-    async with house(streams(role(), FAILED, DONE), route=AGENT) as home:
-        answered = await home.ask()
-        assert answered.status == 200
-        said = json.loads(answered.body.split(b"data: ")[-1])
-        assert said["error"]["message"] == "HTTP 500: model broke"
-        assert said["hermes"]["error_code"] == "agent_error"
-        assert (await home.kinds()).count("attempt") == 1
-        assert await home.ending() == ("upstream_error", [])
 
 
 @pytest.mark.parametrize(

@@ -175,22 +175,3 @@ async def test_an_attempt_that_failed_says_it_too_and_one_without_a_head_says_no
         (None, None),
     ]
     assert tape[-1].keys["framed"] is True
-
-
-@pytest.mark.parametrize(("method", "head", "framing"), [
-    ("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", {"framing": "length", "length": 12}),
-    ("HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", {"framing": "chunked"}),
-    ("HEAD", b"HTTP/1.1 200 OK\r\n\r\n", {}),
-    ("GET", b"HTTP/1.1 204 No Content\r\n\r\n", {}),
-])  # fmt: skip
-async def test_of_an_answer_without_a_body(
-    method: str, head: bytes, framing: dict[str, object], autojump_clock: MockClock
-) -> None:
-    del autojump_clock
-    async with house(says(head)) as home:
-        await home.ask(b"", path="/v1/models", method=method)
-        await home.settled()
-        tape = await home.tape()
-    keys = next(record.keys for record in tape if record.kind == "head")
-    assert {name: keys[name] for name in ("framing", "length") if name in keys} == framing
-    assert tape[-1].keys["framed"] is True

@@ -127,16 +127,6 @@ def fates_of(own: list[CallRow], answers: list[AnswerRow], now_s: float = 10) ->
     return fates(own, rows, now_s)
 
 
-def test_a_call_is_running_until_its_first_result() -> None:
-    assert fates_of([made("a", 1)], []) == {"call_0": Fate(State.RUNNING)}
-    assert fates_of([made("a", 1)], [came("b", 2)]) == {"call_0": Fate(State.COMPLETED, "b", 1_000)}
-    two = [came("c", 3, failed=True), came("b", 2)]
-    assert fates_of([made("a", 1)], two) == {"call_0": Fate(State.COMPLETED, "b", 1_000)}
-    assert fates_of([made("a", 1)], [came("b", 2, failed=True)]) == {"call_0": Fate(State.FAILED, "b", 1_000)}
-    assert fates_of([made("a", 1, state="dropped")], []) == {}
-    assert fates([made("a", 1)], {}, 2) == {"call_0": Fate(State.RUNNING)}
-
-
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_a_call_without_a_result_is_abandoned_after_a_while(over: int) -> None:
     late = 1 + ABANDONED_AFTER_S + over

@@ -93,12 +93,6 @@ def _failing(self: Emitter, record: Record) -> list[bytes]:
     return []
 
 
-def test_a_tape_with_its_end_gets_no_other() -> None:
-    for torn in (b"", b'{"c":"'):
-        what = mended_bytes(WHOLE + torn)
-        assert (what.cut_at, what.torn, what.end, what.damage) == (len(WHOLE), len(torn), b"", ())
-
-
 def test_a_mended_tape_counts_its_last_attempt_and_names_the_lost_call() -> None:
     lost = Record(2, 5, "frame", raw=b": one\n\n")
     again, frame = Record(3, 6, "attempt"), Record(4, 7, "frame", raw=b": two!\n\n")

@@ -73,14 +73,6 @@ async def test_data_with_end_of_handshake_is_returned_at_once() -> None:
             assert await client.receive_some() == b"at once"
 
 
-async def test_empty_send_is_allowed() -> None:
-    async with joined() as (client, server):
-        await client.send_all(b"")
-        await client.send_all(b"a")
-        assert await server.receive_some() == b"a"
-        await client.wait_send_all_might_not_block()
-
-
 async def test_ca_file_is_trusted_in_addition_to_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
     server_context("self-signed")
     monkeypatch.setenv("SSL_CERT_FILE", str(authority()))
@@ -89,10 +81,3 @@ async def test_ca_file_is_trusted_in_addition_to_the_system_store(monkeypatch: p
     async with joined(context) as (client, server):  # the server's certificate is from the store's authority
         await server.send_all(b"a")
         assert await client.receive_some() == b"a"
-
-
-def test_context_is_strict() -> None:
-    context = client_context()
-    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
-    assert context.check_hostname
-    assert context.verify_mode is ssl.CERT_REQUIRED

@@ -191,9 +191,9 @@ def remove_marks(body: bytes, found: Sequence[Marks]) -> list[Edit]:
     ops: list[Op] = []
     for path, key, _, _, rest, repairable in found:
         if repairable and not rest and key == "text":
-            ops.append(Op("history", path, None))
+            ops.append(Op(path, None))
         elif repairable:
-            ops.append(Op("history", (*path, key), dumps(rest or None)))
+            ops.append(Op((*path, key), dumps(rest or None)))
     return locate(body, ops)
 
 

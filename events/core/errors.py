@@ -1,9 +1,5 @@
 """The error tree: who is at fault, and nothing that an upstream sends.
 
-    WiretapeError
-    ├── LocalError        we (or a caller of ours) broke a contract: a bug, never caused by data
-    └── TapeError         a tape cannot be used at all (mere damage is reported, not raised)
-
 Upstream data never raises (law L4): it becomes frames, events, a flag or a reported damage.
 """
 
@@ -15,8 +11,8 @@ class WiretapeError(Exception):
 
 
 class LocalError(WiretapeError):
-    """A dead machine was fed, a record was written after `end`: our own bug, with the state named."""
+    """A bug of ours, never caused by data: a dead machine was fed, a record was written after `end`."""
 
 
 class TapeError(WiretapeError):
-    """A tape that this version must refuse, such as a newer incompatible format."""
+    """A tape that this version must refuse, such as a newer format; mere damage is reported, not raised."""

@@ -186,46 +186,30 @@ class Boundary:
     (dialects.md Q8): two complete objects in a row are the only sign.
     """
 
-    __slots__ = ("_depth", "_in_string", "complete")
+    __slots__ = ("_depth", "_string", "complete")
 
-    _TOKEN: Final = re.compile(r'[{}\[\]"]')
-    _STRING_END: Final = re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL)
+    _TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|[{}\[\]]', re.DOTALL)
 
     def __init__(self) -> None:
         #: A whole object or array has been seen, and nothing is open.
         self.complete = False
         self._depth = 0
-        self._in_string = ""  # the piece of an unended string's tail that may end in half an escape
+        self._string = ""  # of a string that has not ended, its quote, and the backslash that it may end in
 
     def feed(self, piece: str) -> int | None:
         """Return where in this piece a second value opens; the caller feeds the part from there to a new Boundary."""
-        position = 0
-        if self._in_string:
-            piece_start = len(self._in_string) - 1
-            piece = self._in_string[1:] + piece
-            position = self._string_end(piece, 0)
-        else:
-            piece_start = 0
-        while position >= 0 and (token := self._TOKEN.search(piece, position)):
-            position = token.end()
+        before, self._string = self._string, ""
+        text = before + piece
+        for token in self._TOKEN.finditer(text):
             symbol = token.group()
-            if symbol == '"':
-                position = self._string_end(piece, position)
+            if symbol[0] == '"':
+                if not token[1]:
+                    self._string = symbol[0] + text[token.end() :]
             elif symbol in "{[":
                 if self.complete:
-                    return token.start() - piece_start
+                    return token.start() - len(before)
                 self._depth += 1
             else:
                 self._depth -= 1
                 self.complete = self._depth == 0
         return None
-
-    def _string_end(self, piece: str, start: int) -> int:
-        ended = self._STRING_END.match(piece, start)
-        if ended:
-            self._in_string = ""
-            return ended.end()
-        # Only a trailing lone backslash matters to the next piece: it escapes that piece's first character.
-        backslashes = len(piece) - len(piece.rstrip("\\"))
-        self._in_string = '"\\' if backslashes % 2 else '"'
-        return -1

@@ -7,13 +7,9 @@ Two rules:
 2. Every call ends in exactly one terminal state, and on the wire (law L7) at most one `running` comes before at most
    one terminal event.
 
-A call is ready or malformed when its choice finishes; a ready one is handed over in the same step, and the next request
-may bring its result. A call is dropped if the stream ends first, if the output limit or a content filter ends its
-choice, or if another call of its choice is malformed: the client must run none of them. Nothing inside a stream shows
-that a call was abandoned; readers of the catalogue compute it.
-
-A tool that the upstream runs itself is never handed over: the same stream says that it runs, and how it ended. It is
-dropped if the answer ends before that.
+A ready call is handed over in the step that finishes its choice, and the next request may bring its result. Nothing
+inside a stream shows that a call was abandoned; readers of the catalogue compute it. A tool that the upstream runs
+itself is never handed over: the same stream says that it runs, and how it ended.
 """
 
 from collections.abc import Mapping

@@ -55,24 +55,18 @@ Ending = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Caused:
-    """Something that a record caused."""
-
-    #: The number of the record.
+    #: The number of the record that caused it.
     n: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece(_Caused):
-    """A piece of text of one choice."""
-
     choice: int
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfCall(_Caused):
-    """Something about a call. `call` counts the calls of a choice from 0."""
-
     choice: int
     call: int
 
@@ -235,7 +229,5 @@ TextPiece = TextDelta | ReasoningDelta | RefusalDelta
 #: What the upstream writes of a call.
 CallPiece = ToolCallStarted | ToolNameDelta | ToolArgumentsDelta
 _CallChange = ToolArgumentsComplete | HandedOver | ToolCallDamaged | ToolResultSeen | ToolProgress
-_Close = Usage | Finish | Terminator | UpstreamError
-Event = (
-    AttemptStarted | ResponseStarted | TextPiece | CallPiece | _CallChange | _Close | ForeignFrame | Repaired | Ended
-)
+_Close = Usage | Finish | Terminator | UpstreamError | ForeignFrame
+Event = AttemptStarted | ResponseStarted | TextPiece | CallPiece | _CallChange | _Close | Repaired | Ended

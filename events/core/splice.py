@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from .json_text import STRING_OR_BRACKET, dumps
+from .json_text import ABSENT, STRING_OR_BRACKET, dumps
 
 __all__ = ["Edit", "Member", "Op", "Path", "Places", "apply", "locate", "members"]
 
@@ -24,9 +24,8 @@ _NEXT: Final = re.compile(rb"\s*+[,}\]]")
 
 
 class Op(NamedTuple):
-    """One named change: the member or element at `path` gets this value (a new member comes first), or is removed."""
+    """One change: the member or element at `path` gets this value (a new member comes first), or is removed."""
 
-    repair: str
     path: Path
     value: bytes | None
 
@@ -34,7 +33,6 @@ class Op(NamedTuple):
 class Edit(NamedTuple):
     """`payload[start:end]` becomes `new`."""
 
-    repair: str
     start: int
     end: int
     new: bytes
@@ -113,28 +111,28 @@ class Places:
 def locate(payload: bytes, ops: Sequence[Op]) -> list[Edit]:
     """Return the edits that carry out `ops`, in order of place. A removal takes every repetition of a key."""
     places = Places(payload)
-    containers: dict[Path, dict[str | int, Op]] = {}
+    containers: dict[Path, dict[str | int, bytes | None]] = {}
     for op in ops:
-        containers.setdefault(op.path[:-1], {})[op.path[-1]] = op
+        containers.setdefault(op.path[:-1], {})[op.path[-1]] = op.value
     edits: list[Edit] = []
     for path, wanted in containers.items():
         present = places.members(path)
         last = {member.key: member for member in present}
         kept = False
         for place, member in enumerate(present):
-            change = wanted.get(member.key)
-            if change and change.value is None:
+            new = wanted.get(member.key, ABSENT)
+            if new is None:
                 # One comma goes with it: the one before it or, if nothing is before it, the one after it.
                 start = present[place - 1].end if kept else member.start
                 after = present[place + 1].start if place + 1 < len(present) and not kept else member.end
-                edits.append(Edit(change.repair, start, after, b""))
+                edits.append(Edit(start, after, b""))
                 continue
             kept = True
-            if change and change.value is not None and member is last[member.key]:
-                edits.append(Edit(change.repair, member.value, member.end, change.value))
+            if new is not ABSENT and member is last[member.key]:
+                edits.append(Edit(member.value, member.end, new))
         at = places.start(path) + 1
-        inserted = [(op, op.value) for key, op in wanted.items() if op.value is not None and key not in last]
-        for place, (op, value) in enumerate(inserted):
+        inserted = [(key, value) for key, value in wanted.items() if value is not None and key not in last]
+        for place, (key, value) in enumerate(inserted):
             comma = b"," if kept or place + 1 < len(inserted) else b""
-            edits.append(Edit(op.repair, at, at, b"%b:%b%b" % (dumps(op.path[-1]), value, comma)))
+            edits.append(Edit(at, at, b"%b:%b%b" % (dumps(key), value, comma)))
     return sorted(edits, key=lambda edit: (edit.start, edit.end))

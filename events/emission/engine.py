@@ -277,12 +277,9 @@ class Engine:
 
     def _apply(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._apply_one(event)
-
-    def _apply_one(self, event: Event) -> None:
-        self.wire.apply(event)
-        if self._sink is not None:
-            self._sink(event)
+            self.wire.apply(event)
+            if self._sink is not None:
+                self._sink(event)
 
     def _send(self, *outs: Out, bounded: bool = True) -> None:
         """Add frames; none is sent before one that carries content, since until then a retry may replace them.
@@ -340,7 +337,7 @@ class Engine:
                     self._apply(
                         model.ToolArgumentsComplete(n=event.n, choice=event.choice, call=call.number) for call in calls
                     )
-            self._apply_one(event)
+            self._apply([event])
         for index in step.choices:
             wire.choice(index)
         out = self._writer.write(step)

@@ -15,7 +15,7 @@ from ..core import model
 from ..core.json_text import as_list, as_object
 from ..core.lifecycle import State
 from ..core.model import Event
-from ..tape.record import NO_KEYS, Record, lives, speaks
+from ..tape.record import NO_KEYS, Record, speaks
 from .wire import Call, Pieces, Wire
 
 __all__ = ["ChoiceSoFar", "Markup", "Message", "Move", "StreamSummary", "Warned"]
@@ -92,10 +92,7 @@ class Message:
 
     def _call(self, choice: int, number: int) -> Call:
         calls = self.choices[choice].calls
-        call = calls.get(number)
-        if call is None:
-            call = calls[number] = Call(choice, number, "", "")
-        return call
+        return calls.get(number) or calls.setdefault(number, Call(choice, number, "", ""))
 
 
 _SAID: Final = (model.TextDelta, model.ReasoningDelta)
@@ -252,7 +249,7 @@ class StreamSummary:
 
     def _take_events(self, kind: str, record: Record, events: Iterable[Event]) -> None:
         t = record.t
-        if kind in ("attempt", "body") or (kind == "frame" and (lives(record) if self.hermes else speaks(record))):
+        if kind in ("attempt", "body") or (kind == "frame" and speaks(record, hermes=self.hermes)):
             self._hear(t)
         for event in events:
             if isinstance(event, model.Repaired):
@@ -302,17 +299,18 @@ class StreamSummary:
     @property
     def ending(self) -> str | None:
         """The ending that the tape states, or the computed one where it states none; None while the stream runs."""
-        return None if self.end is None else self._ended(self.end)[0]
+        return self._ended()[0]
 
     @property
     def flags(self) -> list[str]:
         """The flags of that ending; of a running stream, the flags so far."""
-        return list(self.wire.all_flags()) if self.end is None else self._ended(self.end)[1]
+        return self._ended()[1]
 
-    def _ended(self, end: Record) -> tuple[str, list[str]]:
-        ending, flags = end.keys.get("ending"), end.keys.get("flags")
-        if isinstance(ending, str):
-            return ending, [flag for flag in as_list(flags) if isinstance(flag, str)]
+    def _ended(self) -> tuple[str | None, list[str]]:
+        if self.end is None:
+            return None, list(self.wire.all_flags())
+        if isinstance(ending := self.end.keys.get("ending"), str):
+            return ending, [flag for flag in as_list(self.end.keys.get("flags")) if isinstance(flag, str)]
         ended = self.wire.ended
         return (ended.ending, list(ended.flags)) if ended is not None else ("internal", [])
 

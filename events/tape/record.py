@@ -19,7 +19,7 @@ from ..core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from ..core.limits import QUOTED_BYTES_MAX
 from ..wire.sse import Frame, is_block, parse_block
 
-__all__ = ["FORMAT", "NO_KEYS", "Record", "Shape", "decode", "encode", "lives", "speaks"]
+__all__ = ["FORMAT", "NO_KEYS", "Record", "Shape", "decode", "encode", "speaks"]
 
 NO_KEYS: Final[Mapping[str, Any]] = MappingProxyType({})
 #: The format that this version writes. Unknown kinds and keys never need a new one: they are kept as they are.
@@ -125,8 +125,13 @@ class Record(NamedTuple):
         return parse_block(self.raw, first="bom" in self.keys)
 
 
-def speaks(record: Record) -> bool:
-    """Return whether a frame resets the stall timer: comments and pings never do (U26)."""
+def speaks(record: Record, *, hermes: bool = False) -> bool:
+    """Return whether a frame resets the stall timer: comments and pings never do (U26).
+
+    hermes-agent sends only keepalives while a tool of its own runs.
+    """
+    if hermes and (record.raw or b"").strip() == b": keepalive":
+        return True
     payload, event = record.payload, b""
     if payload is None or record.keys:
         frame = record.frame()
@@ -134,11 +139,6 @@ def speaks(record: Record) -> bool:
     if payload is None or event == b"ping" or payload.lstrip()[:1] in (b"", b":"):
         return False
     return b'"ping"' not in payload or as_object(record.read().value).get("type") != "ping"
-
-
-def lives(record: Record) -> bool:
-    """Return the same for hermes-agent, which sends only keepalives while a tool of its own runs."""
-    return speaks(record) or (record.raw or b"").strip() == b": keepalive"
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------

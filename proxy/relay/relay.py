@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import trio
 
 from wiretape.events.core.limits import BODY_BYTES_MAX
-from wiretape.events.tape.record import Record, lives, speaks
+from wiretape.events.tape.record import Record, speaks
 from wiretape.events.wire.sse import parse_block
 
 from ..config.model import Config
@@ -124,7 +124,7 @@ class Relay:
         self.tool_results = ToolResults.of(stream, request, services.answers, self._arrived_us)
         self._request = request
         self._on_over = on_over
-        self._is_progress = lives if request.route.hermes else speaks
+        self._is_progress = partial(speaks, hermes=request.route.hermes)
         self._services = services
         self._upstream = UpstreamRequest(request, config, services.transport, services.no_streaming)
         #: Flags of the ending, in addition to those that the tape gives.

@@ -272,14 +272,14 @@ def with_usage(body: bytes, value: Any) -> bytes:
         start = body.index(b"{") + 1
         return b'%b"stream_options":{"include_usage":true},%b' % (body[:start], body[start:])
     if is_object(value) and is_object(value.get("stream_options")):
-        return _edited(body, Op("include_usage", ("stream_options", "include_usage"), b"true"))
-    return _edited(body, Op("include_usage", ("stream_options",), b'{"include_usage":true}'))
+        return _edited(body, Op(("stream_options", "include_usage"), b"true"))
+    return _edited(body, Op(("stream_options",), b'{"include_usage":true}'))
 
 
 def unstreamed(body: bytes) -> bytes:
     """Return the body with a whole answer asked for instead of a stream."""
-    dropped = _edited(body, Op("unstreamed", ("stream_options",), None))
-    return _edited(dropped, Op("unstreamed", ("stream",), b"false"))
+    dropped = _edited(body, Op(("stream_options",), None))
+    return _edited(dropped, Op(("stream",), b"false"))
 
 
 def _edited(body: bytes, op: Op) -> bytes:

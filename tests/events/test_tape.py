@@ -16,7 +16,7 @@ from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import LocalError, TapeError
 from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.core.limits import DAMAGES_MAX, SHAPES_MAX, TAPE_LINE_BYTES_MAX
-from wiretape.events.tape.record import NO_KEYS, Record, encode, lives, speaks
+from wiretape.events.tape.record import NO_KEYS, Record, encode, speaks
 from wiretape.events.tape.tape import Damage, Reader, Recorder, reads
 from wiretape.events.wire.sse import BOM, Decoder
 
@@ -595,7 +595,7 @@ KEEPALIVE = b": keepalive\n\n"
 def test_any_data_resets_the_stall_timer(alive: bytes) -> None:
     (record,) = Recorder().read(1, alive)
     assert speaks(record)
-    assert lives(record)
+    assert speaks(record, hermes=True)
 
 
 @pytest.mark.parametrize(
@@ -605,9 +605,9 @@ def test_any_data_resets_the_stall_timer(alive: bytes) -> None:
 def test_comments_and_pings_are_none(silent: bytes) -> None:
     (record,) = Recorder().read(1, silent)
     assert not speaks(record)
-    assert not lives(record)
+    assert not speaks(record, hermes=True)
 
 
 def test_a_keepalive_is_life_of_an_agent_alone() -> None:
     (record,) = Recorder().read(1, KEEPALIVE)
-    assert (speaks(record), lives(record)) == (False, True)
+    assert (speaks(record), speaks(record, hermes=True)) == (False, True)

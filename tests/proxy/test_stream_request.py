@@ -63,7 +63,7 @@ async def test_repaired_history_is_sent_clean_and_recorded_twice(autojump_clock:
         (keys,) = await of_history(home)
         (request,) = [record for record in await home.tape() if record.kind == "request"]
         assert request.raw == dumps(asked())
-        edits = [Edit("", start, end, new.encode()) for start, end, new in keys["edits"]]
+        edits = [Edit(start, end, new.encode()) for start, end, new in keys["edits"]]
         assert apply(dumps(asked()), edits) == upstream.bodies[0]
 
 

@@ -126,15 +126,6 @@ def test_invalid_blob_lines_are_refused(tmp_path: Path, line: bytes) -> None:
     assert (found.line, found.code) == (4, "unreadable")
 
 
-@pytest.mark.parametrize("kind", [b"data", b"raw", b"b64"])
-def test_any_bytes_in_a_blob_are_survived(kind: bytes) -> None:
-    for blob in (b"", b"x", b"\xff", b'{"k":1}\n', b"[" * 5_000):
-        name = hashlib.sha256(blob).hexdigest().encode()
-        data = seal([stream()]) + b'{"blob":"%b","as":"%b","k":"answer"}\n' % (name, kind)
-        with pytest.raises(TapeError):
-            parse(together(data, {name.decode(): blob}.__getitem__))
-
-
 def test_commands_read_tapes_with_blobs(tmp_path: Path) -> None:
     run, tape, out = CliRunner(), write(tmp_path), tmp_path / "out.tape"
     assert run.invoke(app, ["check", str(tape)]).exit_code == 0

@@ -24,7 +24,6 @@ from wiretape.replay.check import check, check_files
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.files import load
 from wiretape.replay.sealed.files import parse as load_bytes
-from wiretape.replay.sealed.sealed import expected
 
 pytestmark = pytest.mark.slow
 
@@ -191,22 +190,6 @@ def test_seal_refuses_an_exact_tape_with_secrets(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, ["seal", str(out), "-o", str(tmp_path / "x.tape"), "--exact"])
     assert again.exit_code == 0
     assert b'"exact":false' in (tmp_path / "x.tape").read_bytes(), "what was done is not forgotten"
-
-
-def test_wrong_sums_are_found_and_sealed_again(tmp_path: Path) -> None:
-    """Who edits a frame may edit the fold with it."""
-    tape = tmp_path / "a.tape"
-    edited = GOOD.replace("Grüße".encode(), b"Grosse")
-    tape.write_bytes(edited)
-    fold = json.dumps(expected(load(tape, verify=False).streams[0]), separators=(",", ":"), ensure_ascii=False)
-    lines = edited.split(b"\n")
-    at = next(number for number, line in enumerate(lines) if line.startswith(b'{"k":"fold"'))
-    lines[at] = b'{"k":"fold",' + fold.encode()[1:]
-    tape.write_bytes(b"\n".join(lines))
-    assert found(tape.read_bytes()) == [f"{at} sums"]
-    assert sealed_to(tape, tape).exit_code == 0
-    assert found(tape.read_bytes()) == []
-    assert b'"exact":false' in tape.read_bytes()
 
 
 def sealed_to(out: Path, *tapes: Path, more: Sequence[str] = ()) -> Result:

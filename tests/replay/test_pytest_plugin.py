@@ -183,18 +183,6 @@ def test_it(tape):
         PASSED,
         ['*test_it: request 1 is stream 1, matched loosely: messages?0?.content: "It is 09:00." -> "It is 10:31."'],
     ),
-    "fault is applied once when another follows": Case(
-        """
-@pytest.mark.tape(partly=True)
-def test_it(tape):
-    for fault in ("cut@text#1", "slow=0.001#1"):
-        tape.fault(fault)
-        with pytest.raises(httpx.RemoteProtocolError):
-            ask(tape.url)
-""",
-        TWO,
-        PASSED,
-    ),
     "faults come from marker or call": Case(
         """
 WAYS = [
@@ -280,9 +268,6 @@ def test_it(tape):
 """,
         ONE,
         PASSED,
-    ),
-    "None is no value in the marker": Case(
-        SUNNY.replace("mark.tape", "mark.tape(max_gap_ms=None, fault=None, rechunk=None, prefixes=None)"), ONE, PASSED
     ),
 }
 
@@ -421,13 +406,6 @@ def test_recording_needs_an_upstream_and_a_request(
     )
 
 
-def test_unwritable_folder_is_one_line(pytester: pytest.Pytester, upstream: Upstream) -> None:
-    project(pytester, SUNNY).write_text("a file where the folder should be")
-    result = upstream.run(pytester, "rewrite", passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*test_it.tape cannot be written: *"])
-    assert "Traceback" not in str(result.stdout)
-
-
 def test_stream_that_outlives_its_test_is_ended_and_noted(
     pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -502,13 +480,6 @@ class TestTwo:
     names = {file.name for file in folder.iterdir()}
     assert len({name.lower() for name in names}) == 9, "some file systems ignore case"
     assert names > {"test_each-a.tape", "TestOne.TestIn.test_it.tape", "TestTwo.TestIn.test_it.tape"}
-
-
-def test_tests_whose_names_differ_in_case_need_a_named_file(pytester: pytest.Pytester) -> None:
-    project(pytester, "def test_two(tape):\n    ask(tape.url)\n\ndef test_Two(tape):\n    ask(tape.url)\n")
-    run(pytester, failed=2).stdout.fnmatch_lines(
-        ["*test_two.tape is the tape of test_it.py::test_Two too: name a file *"]
-    )
 
 
 def test_tests_with_one_file_fail_unless_they_name_it(pytester: pytest.Pytester) -> None:

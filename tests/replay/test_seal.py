@@ -88,8 +88,3 @@ def test_user_path_of_ids_and_without_matches() -> None:
     assert again(sealed, rules) == sealed
     with pytest.raises(TapeError, match="Nothing matches the path messages"):
         seal(conversation(1), Rules(redaction=Redaction(paths=("messages[*].contents",))))
-
-
-def test_recording_without_changes_is_exact() -> None:
-    records = [Record(0, 0, "open", {"format": 1, "dialect": ""}), Record(1, 0, "novel", {"a": 1}, b"plain")]
-    assert parse(seal([records])).header["exact"] is True

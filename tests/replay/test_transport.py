@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.replay.playback.player import ORIGINAL, script_of
-from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream
+from wiretape.replay.playback.script import Fault, Request, Script, event_stream
 from wiretape.replay.playback.server import listening
 from wiretape.replay.playback.transport import TapeTransport
 
@@ -53,13 +53,6 @@ def test_outside_a_trio_run_it_explains_what_to_use(library: Any) -> None:
     ):
         with pytest.raises(RuntimeError, match=r"for an AsyncClient inside a trio run.*tape\.url"):
             asking()
-
-
-@BOTH
-async def test_each_chunk_is_one_read_at_its_time(library: Any, autojump_clock: MockClock) -> None:
-    steps = [Step(0.0, PIECES[0]), Step(0.0, PIECES[1]), Step(61.5, PIECES[2]), Step(300.25, PIECES[3])]
-    found = await reads(library, Script(steps=steps, head_delay_s=2.0), timeout=None)
-    assert found == list(zip([2.0, 2.0, 63.5, 363.75], PIECES, strict=True))
 
 
 ENDS = {

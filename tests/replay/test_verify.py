@@ -3,27 +3,20 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from typer.testing import CliRunner
 
-from tests.replay.raw_client import ask
 from tests.replay.test_compare import CALL, TEXT, USAGE, recorded
 from tests.support.chat import DONE, finish, text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
-from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.cli.main import app
-from wiretape.proxy.config.model import Config, Route, Secret, Target
-from wiretape.proxy.log import Log
-from wiretape.proxy.serve import running
-from wiretape.replay.cli.recording import recorded as all_of
+from wiretape.proxy.config.model import Secret
 from wiretape.replay.compare.compare import verdict
 from wiretape.replay.compare.verify import Age, age_of, verify
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
@@ -103,29 +96,6 @@ def strict(seen: list[str]) -> Callable[[Request], Script]:
         return event_stream(said(seen[-1]))
 
     return choose
-
-
-async def taped(choose: Callable[[Request], Script], body: bytes, data: Path, **route: Any) -> Recording:
-    """Record one request through the real proxy and seal the tape."""
-    async with listening(choose) as (url, _):
-        only = Route(name="", targets=(Target(name="scripted", url=url),), attempts=1, **route)
-        async with running(Config(data=data, port=0, routes={"": only}), log=Log(None)) as server:
-            path = "/v1/chat/completions" if b'"messages"' in body else "/v1/responses"
-            await trio.to_thread.run_sync(partial(ask, int(server.url.rpartition(":")[2]), body, path))
-    return parse(seal(all_of(data)[0]))
-
-
-@pytest.mark.parametrize("body", [b'{"stream":true,"input":"a"}', b'{"stream":true,"messages":[]}'])
-@pytest.mark.parametrize("end", [Fault.CUT, Fault.RESET, Fault.GARBAGE])
-async def test_a_broken_response_is_compared_like_any_other(body: bytes, end: Fault, tmp_path: Path) -> None:
-    frames = said("resp_live") if b"input" in body else AGAIN
-    whole, broken = event_stream(frames), event_stream(frames[:1], end=end)
-    transparent = {"settings": Settings(profile="transparent")}
-    recording = await taped(lambda _: whole, body, tmp_path / "whole", **transparent)
-    found, paths, _ = await asked(recording, broken)
-    assert (found, paths[-1]) == (2, "ending")
-    recording = await taped(lambda _: broken, body, tmp_path / "broken", **transparent)
-    assert (await asked(recording, broken))[:2] == (0, [])
 
 
 @pytest.mark.parametrize("sealed", [False, True])

@@ -303,9 +303,6 @@ class Client:
         self._held += data
 
 
-Connect = Callable[[], Awaitable[Client]]
-
-
 class Harness:
     """A running server; `await harness()` connects a client."""
 

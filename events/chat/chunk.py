@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..core.json_text import ABSENT, Boundary, dumps, is_list, is_object
+from ..core.json_text import ABSENT, Boundary, as_object, dumps, is_object
 from ..core.model import (
     Event,
     Finish,
@@ -32,9 +32,7 @@ __all__ = [
     "Envelope",
     "KnownCall",
     "call_members",
-    "choices_of",
     "chunk",
-    "counts_of",
     "events",
     "function_of",
     "has",
@@ -62,12 +60,6 @@ _TEXTS: Final = (
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def choices_of(value: dict[str, Any]) -> list[Any]:
-    """Return the choices, or none if they are not a list."""
-    choices: Any = value.get("choices")
-    return choices if is_list(choices) else []
-
-
 def has(choice: Any, key: str) -> bool:
     """Return whether a choice has an object under `key`: the `delta` of a chunk or the `message` of a whole answer."""
     return is_object(choice) and is_object(choice.get(key))
@@ -76,12 +68,6 @@ def has(choice: Any, key: str) -> bool:
 def says_content(delta: dict[str, Any]) -> bool:
     """Return whether a delta contains more than a role; unknown members are content too."""
     return any(delta[key] and key != "role" for key in delta)
-
-
-def counts_of(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the token counts of a chunk, an answer or an error, if it has any."""
-    usage = value.get("usage")
-    return usage if is_object(usage) and usage else None
 
 
 def function_of(entry: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
@@ -111,7 +97,7 @@ def events(value: dict[str, Any], n: int) -> list[Event]:
         reason = choice.get("finish_reason")
         if isinstance(reason, str):
             found.append(Finish(n=n, choice=index, reason=reason))
-    if counts := counts_of(value):
+    if counts := as_object(value.get("usage")):
         found.append(Usage(n=n, counts=counts))
     return found
 
@@ -233,10 +219,9 @@ class KnownCall:
     head: str = ""
     last_piece: str = ""
     boundary: Boundary = field(default_factory=Boundary)
-    #: All of them so far is one `{}`, which waits for what comes next; which was then left out (Q20).
+    #: All of them so far is one `{}`, which waits for what comes next (Q20).
     seed: bool = False
-    seed_dropped: bool = False
-    #: They are `{}`, and that is out.
+    #: They are `{}`, which was not left out.
     bare: bool = False
     #: What came before the name: pieces of arguments, and other members.
     early: list[str] = field(default_factory=list[str])
@@ -262,7 +247,6 @@ class KnownCall:
     def forget_seed(self) -> None:
         """Take the `{}` back: it was not an argument."""
         self.seed = self.bare = self.has_arguments = False
-        self.seed_dropped = True
         self.head = ""
         self.boundary = Boundary()
 

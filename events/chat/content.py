@@ -113,7 +113,9 @@ class Choices:
     def __init__(self, facts: Facts, settings: Settings, stream_id: str) -> None:
         self._facts = facts
         self._settings = settings
-        self._thought_name = "reasoning" if settings.reasoning == "reasoning" else "reasoning_content"
+        self._thought_name, self._other_name = (
+            reversed(_REASONING_NAMES) if settings.reasoning == "reasoning" else _REASONING_NAMES
+        )
         self._stream_id = stream_id
         self._ids: set[str] = set()
         self._choices: dict[int, _Choice] = {}
@@ -199,7 +201,7 @@ class Choices:
             choice.calls.missed(draft, missed)
         self._finish(draft, path, given, delta, choice, merged=merged)
         if choice.think is not None:
-            self._split_thought(draft, (*path, "delta"), delta, choice, choice.think)
+            self._split_thought(draft, (*path, "delta"), choice, choice.think)
         if first or choice.finish or (choice.think is not None and not choice.think.over):
             draft.unique = True
 
@@ -234,20 +236,17 @@ class Choices:
 
     def _reasoning(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
         """Send reasoning under one name (Q73, Q74), and only once if both names have the same text."""
-        wanted = self._settings.reasoning
-        name, other = _REASONING_NAMES if wanted != "reasoning" else reversed(_REASONING_NAMES)
+        name, other = self._thought_name, self._other_name
         thought, named_otherwise = delta.get(name), delta.get(other)
         if (thought and isinstance(thought, str)) or (named_otherwise and isinstance(named_otherwise, str)):
             choice.structured = True
         if thought and named_otherwise:  # which may be equal next time
             draft.unique = True
-        if wanted == "as_is" or not isinstance(named_otherwise, str):
+        if self._settings.reasoning == "as_is" or not isinstance(named_otherwise, str):
             return
         if thought is None:
-            if name in delta:
-                draft.drop("reasoning_name", path, name)
-            draft.drop("reasoning_name", path, other)
             draft.set("reasoning_name", path, name, named_otherwise)
+            draft.drop("reasoning_name", path, other)
         elif thought == named_otherwise:
             draft.drop("reasoning_twice", path, other)
 
@@ -281,7 +280,7 @@ class Choices:
         if thought and not any(isinstance(delta.get(name), str) for name in _REASONING_NAMES):
             draft.set("content_list", path, self._thought_name, thought)
 
-    def _split_thought(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice, think: Think) -> None:
+    def _split_thought(self, draft: Draft, path: Path, choice: _Choice, think: Think) -> None:
         """Move thoughts from the content to the reasoning; half a tag waits for the next chunk (Q78)."""
         thought, answer = think.feed(choice.said)
         if choice.finish:
@@ -292,10 +291,8 @@ class Choices:
         elif answer != choice.said:
             draft.set("think", path, "content", answer)
             if thought and not choice.structured:
-                for name in _REASONING_NAMES:
-                    if name in delta:
-                        draft.drop("think", path, name)
                 draft.set("think", path, self._thought_name, thought)
+                draft.drop("think", path, self._other_name)
 
     def _parts_delta(self, choice: _Choice, thought: str, answer: str) -> dict[str, Any]:
         """Return the delta of a frame of ours, without a thought that came under its own name too (Q77)."""

@@ -16,20 +16,7 @@ from ..emission.dialect import Context, Step
 from ..emission.frames import Out
 from ..tape.record import Record
 from ..wire.sse import BOM, Frame, parse_block
-from .chunk import (
-    CHUNK,
-    DONE,
-    LEGACY_CALL,
-    PROGRESS_EVENT,
-    Draft,
-    Envelope,
-    choices_of,
-    chunk,
-    counts_of,
-    events,
-    has,
-    says_content,
-)
+from .chunk import CHUNK, DONE, LEGACY_CALL, PROGRESS_EVENT, Draft, Envelope, chunk, events, has, says_content
 from .content import Choices
 from .hermes import AgentTools, Retold, card_of
 from .write import ChatWriter
@@ -108,11 +95,12 @@ class Repair:
             return []  # the beginning of one: a cut like any other
         answer: dict[str, Any] = as_object(value)
         if answer.get("error"):
-            return self._failed(Out(n, _error(answer["error"]), repair="unframed"), counts_of(answer))
+            return self._failed(Out(n, _error(answer["error"]), repair="unframed"), as_object(answer.get("usage")))
         wanted = self._context.settings.synthesise or not self._context.facts.stream
-        if self._choices.started or not wanted or not any(has(choice, "message") for choice in choices_of(answer)):
+        whole = any(has(choice, "message") for choice in as_list(answer.get("choices")))
+        if self._choices.started or not wanted or not whole:
             return [_foreign(n, "not_a_stream")]
-        return [_foreign(n, "synthesised"), *self._synthesised(n, answer), *self.flush(n)]
+        return [_foreign(n, "synthesised"), *self._instead(n, "synthesised", answer), *self.flush(n)]
 
     def flush(self, n: int) -> list[Step]:  # noqa: ARG002 - the last frame is what it belongs to
         """Return what waited for another frame."""
@@ -178,7 +166,7 @@ class Repair:
     def _object(self, out: Out, frame: Frame) -> list[Step]:
         n, value = out.n, out.value
         given: Any = value.get("choices", ABSENT)
-        choices = choices_of(value)
+        choices = as_list(value.get("choices"))
         streamed = any(has(choice, "delta") for choice in choices)
         usable = streamed or (is_list(given) and (not given or any(map(is_object, choices))))
         error = _error_of(value, frame.event, usable=usable)
@@ -186,15 +174,13 @@ class Repair:
             return self._failed_chunk(out, error, choices if usable else [])
         if not streamed and any(has(choice, "message") for choice in choices):
             self._withheld(n, frame, "whole_object")
-            if not self._said:
-                return self._synthesised(n, value)
-            return self._instead(n, "whole_object", value, _news_of(value, self._choices.unfinished))
-        listed = usable or not (given is None or (given is ABSENT and counts_of(value)))  # Q48
+            return self._instead(n, "whole_object" if self._said else "synthesised", value)
+        listed = usable or not (given is None or (given is ABSENT and as_object(value.get("usage"))))  # Q48
         if listed and not usable:
             # A chunk of another protocol has no object under `choices`.
             lost = self._choices.damaged(n, out.payload or b"") if is_object(given) else ()
             return [*self._withheld(n, frame, "foreign"), _foreign(n, "foreign", lost)]
-        if not choices and not counts_of(value):  # Azure's filter results come first (Q46)
+        if not choices and not as_object(value.get("usage")):  # Azure's filter results come first (Q46)
             return self._withheld(n, frame, "choiceless")
         draft = Draft(value if listed else {**value, "choices": list[Any]()}, self._envelope, out)
         if not listed:
@@ -330,9 +316,9 @@ class Repair:
     def _failed_chunk(self, out: Out, error: dict[str, Any], choices: list[Any]) -> list[Step]:
         """Read an error that comes with a chunk (Q89, hermes): what the chunk delivers goes out first."""
         n, value = out.n, out.value
-        usage = counts_of(value) if value.get("error") else None
+        usage = as_object(value.get("usage")) if value.get("error") else None
         if self._hermes:
-            if any(is_object(choice) and choice.get("finish_reason") == "length" for choice in choices_of(value)):
+            if any(is_object(choice) and choice.get("finish_reason") == "length" for choice in choices):
                 # The end of an agent's answer by length, with an error that would make every SDK raise.
                 draft = Draft(value, self._envelope, out)
                 draft.drop("length_error", (), "error")
@@ -355,13 +341,14 @@ class Repair:
                 draft.set("error_apart", ("choices", place), "finish_reason", None)
         return [*self._chunk(draft), *self._failed(Out(n, error, repair="error_apart"), usage)]
 
-    def _synthesised(self, n: int, answer: dict[str, Any]) -> list[Step]:
-        return self._instead(n, "synthesised", answer, _chunks_of(answer, one=self._context.facts.choices == 1))
-
-    def _instead(self, n: int, repair: str, answer: dict[str, Any], chunks: list[dict[str, Any]]) -> list[Step]:
+    def _instead(self, n: int, repair: str, answer: dict[str, Any]) -> list[Step]:
         """Return chunks of ours in place of a whole answer, its usage last, repaired like any other."""
+        if repair == "synthesised":
+            chunks = _chunks_of(answer, one=self._context.facts.choices == 1)
+        else:
+            chunks = _news_of(answer, self._choices.unfinished)
         steps: list[Step] = []
-        counts = counts_of(answer)
+        counts = as_object(answer.get("usage"))
         usage: dict[str, Any] = {"choices": list[Any](), "usage": counts}
         for members in [*chunks, usage] if counts else chunks:
             value = {**self._envelope.members(), **members}
@@ -428,7 +415,7 @@ def _news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, An
     These are finishes not yet given, and calls, which the stream may have left out.
     """
     finishes: list[dict[str, Any]] = []
-    for choice in choices_of(answer):
+    for choice in as_list(answer.get("choices")):
         if is_object(choice) and choice.get("index") in unfinished and choice.get("finish_reason"):
             calls = as_object(choice.get("message")).get("tool_calls")
             message = {"message": {"tool_calls": calls}} if is_list(calls) and calls else {}
@@ -439,7 +426,7 @@ def _news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, An
 
 def _chunks_of(answer: dict[str, Any], *, one: bool) -> list[dict[str, Any]]:
     """Return a stream made from a whole answer, but for its usage: each message is one delta, as it is."""
-    given = [choice for choice in choices_of(answer) if has(choice, "message")]
+    given = [choice for choice in as_list(answer.get("choices")) if has(choice, "message")]
     others = [choice for choice in given[1:] if choice["message"].get("tool_calls")]
     if one and others and not given[0]["message"].get("tool_calls"):  # Q27: its text and its calls come as two choices
         calls = [call for choice in others for call in as_list(choice["message"]["tool_calls"])]

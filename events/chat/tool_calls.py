@@ -347,9 +347,9 @@ class Calls:
         """Decide about a `{}` that nothing follows: it is a seed if any `{}` of this choice was one (Q20)."""
         if call.seed and self._seeding:
             call.forget_seed()
-        if call.seed_dropped:
+        if not call.bare:
             draft.say(entry, "arguments_seed", "arguments", "")
-        call.seed = call.seed_dropped = False
+        call.seed = False
 
     def _continue(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         given, member = entry.given, (*entry.path, entry.member)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..core.json_text import ABSENT, is_list, is_object, parse
+from ..core.json_text import ABSENT, as_object, is_list, parse
 from ..core.lifecycle import State
 from ..core.limits import LABEL_CHARS_MAX, NAME_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..core.model import ToolResultSeen
@@ -55,9 +55,8 @@ class ChatWriter:
     """Writes the frames of one emitted stream: those that came, and ours in the stream's own envelope."""
 
     def __init__(self, context: Context) -> None:
-        self._emoji = context.settings.emoji
+        self._settings = context.settings
         self._asked_for_usage = context.facts.usage
-        self._on_partial = context.settings.on_partial
         self._live, self._ledger = context.live, context.ledger
         self._styles = Styles()
         #: What our chunks repeat until the stream's first frame contains it.
@@ -149,7 +148,7 @@ class ChatWriter:
 
     def _card(self, n: int, choice: int, tool: str, call_id: str, status: str, label: str = "", **more: Any) -> Out:
         said = {"tool": tool[:NAME_CHARS_MAX], "toolCallId": call_id, "status": status}
-        more = {"label": label, "emoji": emoji_of(tool) if self._emoji else "", **more}
+        more = {"label": label, "emoji": emoji_of(tool) if self._settings.emoji else "", **more}
         present = {key: value for key, value in more.items() if value is not None and value != ""}
         return Out(n, {**chunk(self._ours, choice, {}), **said, **present}, repair="lifecycle", event=PROGRESS_EVENT)
 
@@ -184,7 +183,7 @@ class ChatWriter:
         running it.
         """
         live, late = self._live, self._live.late_calls
-        if self._on_partial == "warn" and not late:
+        if self._settings.on_partial == "warn" and not late:
             choices = sorted((live.choices.keys() or {0}) - finished)
             finishes = [self._chunk(n, "warn_finish", index, {}, "length") for index in choices]
             return [*finishes, Out(n, raw=DONE, repair="warn_done")]
@@ -203,9 +202,10 @@ class ChatWriter:
 def _label(call: Call) -> str:
     """Return a short preview of the main argument: the first string in the arguments, or the text of a custom tool."""
     if call.custom:
-        return short(" ".join(call.arguments[:PREVIEW_BYTES_MAX].split()))
-    value: Any = parse(call.arguments.encode("utf-8", "replace"))
-    text = next((text for text in value.values() if isinstance(text, str)), "") if is_object(value) else ""
+        text = call.arguments[:PREVIEW_BYTES_MAX]
+    else:
+        value = as_object(parse(call.arguments.encode("utf-8", "replace")))
+        text = next((text for text in value.values() if isinstance(text, str)), "")
     return short(" ".join(text.split()))
 
 

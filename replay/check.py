@@ -13,10 +13,11 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
+from .matching.json_diff import hidden
 from .redaction.plain_text import unreadable
 from .redaction.redact import findings
 from .redaction.shapes import find
-from .sealed.files import folder_of, together, with_lf
+from .sealed.files import age_of, folder_of, together, with_lf
 from .sealed.sealed import MARK, Sealed, decode, differs, made_lines, spoilt
 from .sealed.texts import summed
 
@@ -85,7 +86,7 @@ def check(
     except TapeError as error:
         message = str(error)
         code = "version" if "newest that this version reads" in message else "unreadable"
-        return [*found, Trouble(file, _line_in(message), code, _hidden(message))]
+        return [*found, Trouble(file, _line_in(message), code, hidden(message))]
     stated = sealed.header.get("streams")
     if type(stated) is int and stated != len(sealed.streams):
         found.append(
@@ -127,12 +128,8 @@ def _sizes(file: Path, data: bytes, bytes_max: int) -> Iterator[Trouble]:
 
 
 def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> Iterator[Trouble]:
-    limits = [limit for limit in (sealed.header.get("max_age_days"), age_days_max) if type(limit) is int]
-    recorded = sealed.header.get("recorded")
-    try:
-        days = (today - date.fromisoformat(recorded)).days if isinstance(recorded, str) else None
-    except ValueError:
-        days = None
+    days, limit_days = age_of(sealed.header, today)
+    limits = [limit for limit in (limit_days, age_days_max) if limit is not None]
     if limits and days is None:
         yield Trouble(file, 1, "age", "the header does not state when it was recorded")
     elif limits and days is not None and days > min(limits):
@@ -177,9 +174,3 @@ def _secret(file: Path, line: int, vendor: str, where: str = "") -> Trouble:
 def _line_in(message: str) -> int:
     first = message.partition("line ")[2].partition(":")[0]
     return int(first) if first.isdigit() else 0
-
-
-def _hidden(text: str) -> str:
-    for hit in reversed(find(text)):
-        text = f"{text[: hit.start]}[redacted-{hit.vendor}]{text[hit.end :]}"
-    return text

@@ -13,16 +13,16 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object
 from wiretape.events.tape.record import NO_KEYS, Record
 
-from .matching.key import exact_key_of, key_of
+from .matching.compared_request import ComparedRequest, blank
 from .normalize.normalize import normalise
 from .redaction.plain_text import unreadable
-from .redaction.redact import blanked, blanked_path, findings, redact, unmatched
+from .redaction.redact import findings, redact, unmatched
 from .redaction.shapes import find
 from .redaction.user_rules import Redaction
-from .sealed.sealed import asked_keys, encode, made_lines
+from .sealed.sealed import encode, made_lines
 from .sealed.texts import summed
 
-__all__ = ["EXACT", "Rules", "in_order", "key_of_record", "seal"]
+__all__ = ["EXACT", "Rules", "in_order", "seal"]
 
 #: What normalising renames or resets, as the header names it.
 _NORMALISED: Final = ("ids", "created", "fingerprint", "obfuscation", "request_ids", "rate_limits", "results", "ports")
@@ -121,27 +121,13 @@ def _refuse_secrets(streams: Sequence[Sequence[Record]]) -> None:
         raise TapeError(f"An exact tape may hold secrets: stream {closed[0].stream + 1}: {closed[0]}")
 
 
-def key_of_record(request: Record, uploaded: bytes = b"") -> str | None:
-    """Return the key by which a replay finds the stream, made from the redacted request: clients have other secrets."""
-    method, path = request.keys.get("method"), request.keys.get("path")
-    if not isinstance(method, str) or not isinstance(path, str):
-        return None
-    path = blanked_path(path)
-    sha256 = request.keys.get("sha256")
-    body = request.raw or uploaded
-    if not body and isinstance(sha256, str):
-        return exact_key_of(method, path, sha256)
-    return key_of(method, path, blanked(body))
-
-
 def _keyed(records: Sequence[Record]) -> list[Record]:
-    uploaded = b"".join(record.raw or b"" for record in records if record.kind == "upload")
-    keyed: list[Record] = []
-    for record in records:
-        key = None
-        if record.kind == "request":
-            key = key_of_record(record._replace(keys=asked_keys(records)), uploaded)
-        keyed.append(record if key is None else record._replace(keys={**record.keys, "key": key}))
+    """Add the key by which a replay finds the stream."""
+    keyed = list(records)
+    at = next((at for at, record in enumerate(records) if record.kind == "request"), None)
+    if at is not None and all(isinstance(records[at].keys.get(name), str) for name in ("method", "path")):
+        key = ComparedRequest.recorded(records, blank).key
+        keyed[at] = records[at]._replace(keys={**records[at].keys, "key": key})
     return keyed
 
 

@@ -95,8 +95,8 @@ def _verify(
         import trio
 
         from ..compare.compare import Compared
-        from ..compare.verify import age_of, verify
-        from ..sealed.files import load
+        from ..compare.verify import verify
+        from ..sealed.files import age_of, load
 
         recording = load(tape)
         age = age_of(recording.header, datetime.now(UTC).date())

@@ -97,8 +97,7 @@ def _check_file(path: Path, *, write: bool) -> RecheckedFile:
         return RecheckedFile(path, sealed, 0, len(data), (), str(error))
     written = write and sealed and bool(differences)
     if written:
-        header = {name: value for name, value in recording.header.items() if name not in ("wiretape", "format")}
-        new = encode(header, recording.streams)
+        new = encode(recording.header, recording.streams)
         unfinished = path.with_name(path.name + ".new")
         unfinished.write_bytes(new)
         unfinished.replace(path)

@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import httpx
 
@@ -37,7 +36,7 @@ from ..redaction.plain_text import opened
 from ..sealed.files import Recording
 from .levels import Difference, Stream, Streams, each_pair, ending_of, unequal, value_of
 
-__all__ = ["Age", "CarriedIds", "LostIdError", "age_of", "compare_shapes", "live_config", "send_recorded", "verify"]
+__all__ = ["CarriedIds", "LostIdError", "compare_shapes", "live_config", "send_recorded", "verify"]
 
 #: The proxy's path prefix, which the upstream's base path replaces.
 _PREFIX: Final = re.compile(r"(?:/[a-z0-9][a-z0-9_-]*)?/v1(?=[/?]|$)")
@@ -70,28 +69,6 @@ _KINDS: Final[Mapping[type[model.Event], str]] = MappingProxyType(
         model.ForeignFrame: "foreign",
     }
 )
-
-
-class Age(NamedTuple):
-    """The age of a recording and its limit; None where the header does not say."""
-
-    days: int | None
-    limit_days: int | None
-
-    @property
-    def due(self) -> bool:
-        """Whether the recording is older than its limit; one without a limit is always due."""
-        return self.days is None or self.limit_days is None or self.days > self.limit_days
-
-
-def age_of(header: Mapping[str, Any], today: date) -> Age:
-    """Read `recorded` and `max_age_days` of a header."""
-    recorded, limit = header.get("recorded"), header.get("max_age_days")
-    try:
-        days = (today - date.fromisoformat(recorded)).days if isinstance(recorded, str) else None
-    except ValueError:
-        days = None
-    return Age(days, limit if type(limit) is int else None)
 
 
 async def verify(recording: Recording, url: str, key: Secret | None = None) -> list[Difference]:

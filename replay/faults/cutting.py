@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
@@ -40,10 +40,9 @@ def cut(data: bytes, place: str, ending: CutEnding, *, stream: int | None = None
         left: Sequence[Sequence[Record]] = [*streams[: number - 1], as_played(streams[number - 1], script)]
         if header.get("redacted"):  # the end of a stream may make something a secret
             left = redact(left)
-        kept: dict[str, Any] = {key: value for key, value in header.items() if key not in ("wiretape", "format")}
         parent = {"sha256": hashlib.sha256(data).hexdigest(), "stream": number, "cut": place, "ending": ending}
-        kept |= {"streams": len(left), "parent": {"name": name, **parent} if name else parent}
-        return encode(kept, left)
+        facts = {"streams": len(left), "parent": {"name": name, **parent} if name else parent}
+        return encode({**header, **facts}, left)
     raise TapeError(f"stream {stream} has no {place}" if stream is not None else f"no stream has a {place}")
 
 

@@ -21,7 +21,7 @@ from ..cli.output import write_whole
 from ..cli.recording import base_urls
 from ..compare.compare import compare, verdict
 from ..compare.levels import ending_of
-from ..compare.verify import age_of, compare_shapes
+from ..compare.verify import compare_shapes
 from ..faults.cutting import Prefix, Unit, prefixes_of
 from ..faults.faults import FaultError, Faults
 from ..matching.compared_request import ComparedRequest, blank, request_of
@@ -29,7 +29,7 @@ from ..playback.script import Request, Script
 from ..playback.transport import TapeTransport
 from ..redaction.user_rules import Detector, Redaction
 from ..seal import Rules, seal
-from ..sealed.files import Recording, parse
+from ..sealed.files import Recording, age_of, parse
 from ..serving.outcome import Fold, Outcome, Sent
 from ..serving.serving import Serving, deck_of
 from .plan import Named, Plan, named_faults

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from wiretape.events.tape.tape import Reader
 
 from .sealed import BLOB, MARK, decode, spoilt
 
-__all__ = ["Recording", "folder_of", "lines_of", "load", "parse", "read", "together", "with_lf"]
+__all__ = ["Age", "Recording", "age_of", "folder_of", "lines_of", "load", "parse", "read", "together", "with_lf"]
 
 _BLOB_LINE: Final = re.compile(rb'\{"blob":"([0-9a-f]{64})","as":"(data|raw|b64)",("k":.*)\}', re.DOTALL)
 
@@ -29,6 +30,28 @@ class Recording(NamedTuple):
 
     header: Mapping[str, Any]
     streams: Sequence[Sequence[Record]]
+
+
+class Age(NamedTuple):
+    """The age of a recording and its limit; None where the header does not say."""
+
+    days: int | None
+    limit_days: int | None
+
+    @property
+    def due(self) -> bool:
+        """Whether the recording is older than its limit; one without a limit is always due."""
+        return self.days is None or self.limit_days is None or self.days > self.limit_days
+
+
+def age_of(header: Mapping[str, Any], today: date) -> Age:
+    """Read `recorded` and `max_age_days` of a header."""
+    recorded, limit = header.get("recorded"), header.get("max_age_days")
+    try:
+        days = (today - date.fromisoformat(recorded)).days if isinstance(recorded, str) else None
+    except ValueError:
+        days = None
+    return Age(days, limit if type(limit) is int else None)
 
 
 def load(path: Path, *, verify: bool = True) -> Recording:

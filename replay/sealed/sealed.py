@@ -101,7 +101,8 @@ def encode(header: Mapping[str, Any], streams: Iterable[Sequence[Record]], *, hi
 
     `hide` shortens the texts that the fold lines show.
     """
-    lines = [dumps({"wiretape": "sealed", "format": FORMAT, **header}), b""]
+    form = {"wiretape": "sealed", "format": FORMAT}  # a header that was read may be of an older format
+    lines = [dumps({**form, **header, **form}), b""]
     for number, records in enumerate(streams, 1):
         mine = list(_lines(records))
         if not mine:

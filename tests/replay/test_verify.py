@@ -18,11 +18,11 @@ from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.cli.main import app
 from wiretape.proxy.config.model import Secret
 from wiretape.replay.compare.compare import verdict
-from wiretape.replay.compare.verify import Age, age_of, verify
+from wiretape.replay.compare.verify import verify
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.playback.server import Upstream, listening
 from wiretape.replay.seal import seal
-from wiretape.replay.sealed.files import Recording, parse
+from wiretape.replay.sealed.files import Age, Recording, age_of, parse
 from wiretape.replay.sealed.sealed import encode as sealed_file
 
 pytestmark = pytest.mark.slow

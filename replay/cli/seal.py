@@ -36,7 +36,7 @@ __all__ = ["FORMAT_NAMES", "DetectorName", "app", "load_detector"]
 
 app = typer.Typer()
 
-FORMAT_NAMES = ("auto", "sse", "har", "vcr", "aimock")
+FORMAT_NAMES = ("auto", "sse", "curl", "har", "vcr", "chunks", "aimock")
 
 DetectorName = Annotated[
     str | None,

@@ -22,6 +22,7 @@ from wiretape.events.folds.summary import Message
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, reads
 from wiretape.proxy.cli.main import app
+from wiretape.replay.cli.seal import FORMAT_NAMES
 from wiretape.replay.compare.compare import compare
 from wiretape.replay.formats import vcr
 from wiretape.replay.formats.har import to_har
@@ -36,6 +37,10 @@ from wiretape.replay.sealed.sealed import decode, encode
 
 EACH = [(name, data) for name, files in SAMPLES.items() for data in files]
 IDS = [f"{name}-{number}" for name, files in SAMPLES.items() for number in range(len(files))]
+
+
+def test_import_accepts_every_format_by_name() -> None:
+    assert ("auto", *FORMATS) == FORMAT_NAMES
 
 
 def from_har(data: bytes) -> Outcome:

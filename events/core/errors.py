@@ -11,7 +11,7 @@ class WiretapeError(Exception):
 
 
 class LocalError(WiretapeError):
-    """A bug of ours, never caused by data: a dead machine was fed, a record was written after `end`."""
+    """A bug in our own code, never caused by data: a decoder fed after its end, a record after `end`."""
 
 
 class TapeError(WiretapeError):

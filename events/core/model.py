@@ -125,7 +125,7 @@ class ToolArgumentsDelta(_OfCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolArgumentsComplete(_OfCall):
-    """The protocol closed the call: nothing more will come, which says nothing yet about valid JSON."""
+    """The protocol closed the call: no more arguments follow, and they may still be invalid JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -392,7 +392,7 @@ def _check_servable(config: Config) -> None:
     if not config.routes:
         raise ConfigError(f"no upstream: pass --upstream URL, or set {PREFIX}UPSTREAM or `upstream` in wiretape.toml")
     if not is_loopback(config.host) and not config.keys:
-        raise ConfigError(f"host: other machines need a key to call, and none is set; {_fresh_key()}")
+        raise ConfigError(f"host: callers on other machines need a Wiretape key, and none is set; {_fresh_key()}")
     for name, route in config.routes.items():
         for target in route.targets:
             _, host, port = origin_of(target.url)

@@ -391,7 +391,7 @@ class UpstreamSettings:
         limits.CONNECT_TIMEOUT_S, seconds(), "Time to resolve, connect and finish TLS, also through the egress proxy."
     )
     write_timeout_s: float = option(
-        limits.WRITE_TIMEOUT_S, seconds(), "How long an upstream may accept nothing more of a request."
+        limits.WRITE_TIMEOUT_S, seconds(), "How long sending a request to an upstream may make no progress."
     )
     ca_file: Path | None = option(
         None,

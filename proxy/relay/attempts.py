@@ -256,7 +256,7 @@ def failure_answer(
 
 
 class Signals:
-    """What others want of a relay, and the times at which it needs attention though nothing came.
+    """The signals from other tasks, and the deadlines, that a relay handles even if the upstream sends nothing.
 
     The relay attends to them between two batches. A read moves a deadline by setting a number.
     """

@@ -208,7 +208,7 @@ class Connection:
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return False
             return True
-        raise StalledError(f"the upstream took nothing of the request for {self._write_timeout_s:g} s")
+        raise StalledError(f"sending the request to the upstream made no progress for {self._write_timeout_s:g} s")
 
     async def aclose(self) -> None:
         """Close the stream at once, without waiting; works in a cancelled scope."""

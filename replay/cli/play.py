@@ -107,7 +107,7 @@ def _cut(
         int | None, typer.Option(metavar="N", min=1, help="Which stream. Default: the last with this place.")
     ] = None,
 ) -> None:
-    """Make a tape that fails from one that does not.
+    """Make a failing tape from a good one.
 
     Keeps the recording up to a place, followed by a reset, a clean end of HTTP without the stream's own (eof), silence
     (stall), or a connection that closes too early (cut). The new tape names its parent.

@@ -82,7 +82,7 @@ class Miss:
         """Describe it for a person."""
         lines = [f"nothing recorded answers {self.asked} (key {self.key}, {self.left} streams left)"]
         if self.used:
-            return [*lines, f"{self.nearest} is this request and has answered already (repeat?)"]
+            return [*lines, f"{self.nearest} matches this request but has already answered; set repeat to reuse it"]
         if self.nearest:
             lines.append(f"nearest: {self.nearest}, which differs in")
             lines += [f"  {drift}" for drift in self.drift[:_DRIFTS_MAX]]

@@ -48,7 +48,7 @@ _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 #: The answer that replaces an unreadable one.
 _INSTEAD: Final = "[unreadable: {unreadable}, {bytes} bytes, sha256 {sha256}]"
 _WHY: Final[Mapping[str, str]] = MappingProxyType(
-    {"coding": "has an unknown coding", "damaged": "is not coded as it says", "size": "is too large once decoded"}
+    {"coding": "has an unknown coding", "damaged": "cannot be decoded as declared", "size": "is too large once decoded"}
 )
 
 _Headers = Iterable[tuple[str, str]]

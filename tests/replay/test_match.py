@@ -257,7 +257,10 @@ MISSES: dict[str, tuple[How, list[bytes], bytes, int, list[str]]] = {
         "key", [body("a"), body("a", "b")], body("a", "b", "c"), 2,
         ["nearest: stream 2, which differs in", '  messages[2]: (absent) -> {"content": "c", "role": "user"}'],
     ),
-    "it was used": ("key", [A], A, 0, ["stream 1 is this request and has answered already (repeat?)"]),
+    "it was used": (
+        "key", [A], A, 0,
+        ["stream 1 matches this request but has already answered; set repeat to reuse it"],
+    ),
 }  # fmt: skip
 
 

@@ -166,6 +166,7 @@ fuzz: install ## coverage-guided fuzzing, ten minutes per target
 .PHONY: walk
 walk: install ## count the calls and files of one streamed request, step by step
 	$(PY) -m tests.bench.walk
+	$(PY) -m tests.bench.walk_seal
 
 .PHONY: bench
 bench: install ## measure the speed of the core against its limits, and how the search for secrets grows

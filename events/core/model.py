@@ -11,6 +11,7 @@ from .json_text import ABSENT
 
 __all__ = [
     "AttemptStarted",
+    "CallEvent",
     "CallPiece",
     "Ended",
     "Ending",
@@ -148,11 +149,6 @@ class ToolResultSeen(_Caused):
     output: str
     duration_ms: int | None
 
-    @property
-    def internal(self) -> bool:
-        """Whether it is internal: tools whose name starts with `_` are not shown on the wire."""
-        return self.name.startswith("_")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProgress(_Caused):
@@ -228,6 +224,9 @@ class Ended(_Caused):
 TextPiece = TextDelta | ReasoningDelta | RefusalDelta
 #: What the upstream writes of a call.
 CallPiece = ToolCallStarted | ToolNameDelta | ToolArgumentsDelta
-_CallChange = ToolArgumentsComplete | HandedOver | ToolCallDamaged | ToolResultSeen | ToolProgress
+#: What is about one call of a choice.
+CallEvent = CallPiece | ToolArgumentsComplete | HandedOver | ToolCallDamaged
 _Close = Usage | Finish | Terminator | UpstreamError | ForeignFrame
-Event = AttemptStarted | ResponseStarted | TextPiece | CallPiece | _CallChange | _Close | Repaired | Ended
+Event = (
+    AttemptStarted | ResponseStarted | TextPiece | CallEvent | ToolResultSeen | ToolProgress | _Close | Repaired | Ended
+)

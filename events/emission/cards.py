@@ -106,7 +106,7 @@ class Cards:
 
     def _shows(self, n: int, of: Call | ToolResultSeen) -> bool:
         """Return whether a call or a result is reported; enter in the ledger why it is not."""
-        if of.internal:
+        if of.name.startswith("_"):
             self._ledger.enter(n, "internal_tool")
         elif len(of.id) > CALL_ID_CHARS_MAX:
             self._ledger.enter(n, "call_id_long")

@@ -433,11 +433,11 @@ class Engine:
 
     def _drop(self, n: int, ending: str, *, warned: bool) -> list[Call]:
         """Drop every open call; return those that no client may run, but for those that it was `warned` about."""
-        dropped = self.wire.drop_open(ending)
+        dropped = self.wire.drop(ending)
         for held in self._held:
             held.out.withhold("held_call_lost", self.ledger)
         self._held.clear()
-        self._send_cards(n, [*dropped, *self.wire.drop_running(ending)])
+        self._send_cards(n, dropped)
         return [call for call in self.wire.calls() if call.reason and not (warned and call.reason in CUT_FINISHES)]
 
     def _close_partial(self, n: int, code: str, lost: list[Call]) -> None:

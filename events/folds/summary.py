@@ -16,20 +16,18 @@ from ..core.json_text import as_list, as_object
 from ..core.lifecycle import State
 from ..core.model import Event
 from ..tape.record import NO_KEYS, Record, speaks
-from .wire import Call, Pieces, Wire
+from .wire import Call, Choice, Pieces, Wire
 
 __all__ = ["ChoiceSoFar", "Markup", "Message", "Move", "StreamSummary", "Warned"]
 
 
-@dataclass(slots=True)
-class ChoiceSoFar:
+@dataclass(slots=True, eq=False)
+class ChoiceSoFar(Choice):
     """One choice so far."""
 
     text: Pieces = field(default_factory=Pieces)
     reasoning: Pieces = field(default_factory=Pieces)
     refusal: Pieces = field(default_factory=Pieces)
-    calls: dict[int, Call] = field(default_factory=dict[int, Call])
-    finish: str = ""
 
 
 class Message:
@@ -54,13 +52,13 @@ class Message:
             case model.RefusalDelta():
                 self.choices[event.choice].refusal.append(event.text)
             case model.ToolCallStarted():
-                call = self._call(event.choice, event.call)
+                call = self.choices[event.choice].call(event)
                 if not call.name:
                     call.id, call.name = event.id, event.name
             case model.ToolNameDelta():
-                self._call(event.choice, event.call).name += event.name
+                self.choices[event.choice].call(event).name += event.name
             case model.ToolArgumentsDelta():
-                self._call(event.choice, event.call).text.append(event.text)
+                self.choices[event.choice].call(event).text.append(event.text)
             case model.Finish():
                 choice = self.choices[event.choice]
                 choice.finish = choice.finish or event.reason
@@ -89,10 +87,6 @@ class Message:
         """Return id, name and arguments of each call, in order of number."""
         calls = sorted(self.choices[choice].calls.items())
         return [(call.id, call.name, call.arguments) for _, call in calls]
-
-    def _call(self, choice: int, number: int) -> Call:
-        calls = self.choices[choice].calls
-        return calls.get(number) or calls.setdefault(number, Call(choice, number, "", ""))
 
 
 _SAID: Final = (model.TextDelta, model.ReasoningDelta)

@@ -13,7 +13,7 @@ from ..core import model
 from ..core.json_text import ABSENT, joined_surrogates, parse
 from ..core.lifecycle import State, Trigger, step
 from ..core.limits import KEPT_CHARS_MAX
-from ..core.model import Ending, Event
+from ..core.model import CallEvent, Ending, Event
 
 __all__ = ["SIBLING", "UPSTREAM_CALL", "Call", "Choice", "Pieces", "Wire"]
 
@@ -119,6 +119,13 @@ class Choice:
     calls: dict[int, Call] = field(default_factory=dict[int, Call])
     finish: str = ""
 
+    def call(self, event: CallEvent) -> Call:
+        """Return the call of an event; a legacy or foreign stream may never have announced it."""
+        call = self.calls.get(event.call)
+        if call is None:
+            call = self.calls[event.call] = Call(event.choice, event.call, "", "")
+        return call
+
 
 class Wire:
     """The live state of one attempt: `apply` every event in order; every prefix of a stream has a state."""
@@ -156,25 +163,25 @@ class Wire:
                 self.content = True
             case model.ToolArgumentsDelta():
                 if self._room(len(event.text)):
-                    self._call(event.choice, event.call).text.append(event.text)
+                    self.choice(event.choice).call(event).text.append(event.text)
             case model.ToolCallStarted():
                 self._started(event)
             case model.ToolNameDelta():
                 if self._room(len(event.name)):
-                    self._call(event.choice, event.call).name += event.name
+                    self.choice(event.choice).call(event).name += event.name
             case model.ToolArgumentsComplete():
-                call = self._call(event.choice, event.call)
+                call = self.choice(event.choice).call(event)
                 if call.state is State.ANNOUNCED and call.valid():
                     call.move(Trigger.VALID)
                 elif call.state is State.ANNOUNCED:
                     call.move(Trigger.INVALID, "malformed")
             case model.HandedOver():
-                call = self._call(event.choice, event.call)
+                call = self.choice(event.choice).call(event)
                 if call.state is State.READY:
                     call.move(Trigger.HANDED_OVER)
                     self.handed_over = True
             case model.ToolCallDamaged():
-                self._call(event.choice, event.call).damaged = True
+                self.choice(event.choice).call(event).damaged = True
             case model.Finish():
                 self._finish(event)
             case model.Terminator():
@@ -185,8 +192,7 @@ class Wire:
                 self.flags[event.why] = None
             case model.Ended():
                 self.ended = event
-                self.drop_open(event.ending)
-                self.drop_running(event.ending)
+                self.drop(event.ending)
             case model.ResponseStarted():
                 self._dispatched = True
                 self.model = event.model
@@ -265,14 +271,14 @@ class Wire:
             flags.append("malformed_call")
         return tuple(flags)
 
-    def drop_open(self, ending: str) -> list[Call]:
-        """Drop and return the calls that were neither handed over nor given up: the stream ended."""
+    def drop(self, ending: str) -> list[Call]:
+        """Drop and return the calls that were not handed over and the tools that still run: the stream ended."""
         dropped = [call for call in self.calls() if call.state in (State.ANNOUNCED, State.READY)]
         for call in dropped:
             call.move(Trigger.CUT, ending)
-        return dropped
+        return dropped + self._drop_running(ending)
 
-    def drop_running(self, ending: str) -> list[Call]:
+    def _drop_running(self, ending: str) -> list[Call]:
         """Drop and return the upstream's own tools that still run: the answer ended without word of their end."""
         dropped = [call for call in self.ran.values() if call.state is State.RUNNING]
         for call in dropped:
@@ -282,12 +288,11 @@ class Wire:
     def _started(self, event: model.ToolCallStarted) -> None:
         choice = self.choice(event.choice)
         self.content = True
-        known = choice.calls.get(event.call)
-        if known is None:
+        if event.call not in choice.calls:
             self._room(_CALL_OR_CHOICE + len(event.id) + len(event.name))
-            choice.calls[event.call] = Call(event.choice, event.call, event.id, event.name, event.custom)
-        elif not known.name:  # it waited for the name, which says what it is
-            known.id, known.name, known.custom = event.id, event.name, event.custom
+        call = choice.call(event)
+        if not call.name:  # it is new, or it waited for the name, which says what it is
+            call.id, call.name, call.custom = event.id, event.name, event.custom
 
     def _progressed(self, event: model.ToolProgress) -> None:
         call = self.ran.get(event.id)
@@ -297,13 +302,6 @@ class Wire:
             call.move(Trigger.RUN_UPSTREAM)
         elif call is not None and call.state is State.RUNNING and event.status in _RAN:
             call.move(_RAN[event.status])
-
-    def _call(self, choice: int, number: int) -> Call:
-        calls = self.choice(choice).calls
-        call = calls.get(number)
-        if call is None:  # a legacy or foreign stream that never announced it
-            call = calls[number] = Call(choice, number, "", "")
-        return call
 
     def _room(self, characters: int) -> bool:
         self._left -= characters
@@ -327,4 +325,4 @@ class Wire:
                 call.move(Trigger.LENGTH, event.reason)
         self.finished = not self._unfinished_choices
         if self.finished:
-            self.unheard += self.drop_running("completed")
+            self.unheard += self._drop_running("completed")

@@ -263,14 +263,10 @@ class Reader:
             self._skipping = False
             return None
         record = decode(line) if len(line) <= self._line_bytes_max else "line too long"
+        if isinstance(record, Record) and (self.ended or record.n < self._next_n):
+            record = "record after end" if self.ended else f"record {record.n} again"
         if isinstance(record, str):
             self._damaged(record)
-            return None
-        if self.ended:
-            self._damaged("record after end")
-            return None
-        if record.n < self._next_n:
-            self._damaged(f"record {record.n} again")
             return None
         if record.n > self._next_n:
             self._damaged(f"records {self._next_n} to {record.n - 1} are missing")
@@ -287,10 +283,9 @@ class Reader:
         return record
 
     def _damaged(self, reason: str) -> None:
-        if len(self.damage) < self._damages_max:
-            self.damage.append(Damage(self._at, reason))
-        elif len(self.damage) == self._damages_max:
-            self.damage.append(Damage(self._at, "more damage from here on"))
+        if len(self.damage) <= self._damages_max:
+            last = len(self.damage) == self._damages_max
+            self.damage.append(Damage(self._at, "more damage from here on" if last else reason))
 
 
 def reads(records: Iterable[Record]) -> Iterator[tuple[int, bytes]]:

@@ -1,11 +1,9 @@
 """`make walk`: how many calls of Wiretape's own functions one streamed request takes, in how many files.
 
 Starts `wiretape serve` with a profile hook in front of a scripted upstream that sends eight frames, one at a time, and
-counts calls between two frames. It finds the entry point by name and counts by file, so it also runs with the
-interpreter of an older version (`--python`). The figures compare commits; they do not measure time.
+counts calls between two frames. The figures compare commits; they do not measure time.
 """
 
-import argparse
 import http.client
 import json
 import signal
@@ -70,17 +68,11 @@ _SETTLE_S: Final = 0.35
 
 
 def main() -> None:
-    """Print a row for each step, and the calls of those that `--detail` names."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.walk", description=__doc__)
-    parser.add_argument("--detail", metavar="STEP")
-    parser.add_argument("--python", default=sys.executable, help="interpreter of an environment with Wiretape")
-    asked = parser.parse_args()
-    calls, marks = _walk(asked.python)
+    """Print a row for each step."""
+    calls, marks = _walk()
     print(f"{'step':34} {'calls':>6} {'functions':>9} {'files':>6} {'file changes':>13}")
     for name, (start, end) in zip(_STEPS, pairwise(marks), strict=True):
         print(_row(name, calls[start:end]))
-        if asked.detail and asked.detail in name:
-            print("".join(f"    {file} {function}\n" for file, function in calls[start:end]), end="")
     print(_row("the whole request", calls[marks[0] : marks[-1]]))
 
 
@@ -90,7 +82,7 @@ def _row(name: str, calls: list[tuple[str, str]]) -> str:
     return f"{name:34} {len(calls):6} {len(set(calls)):9} {len(set(files)):6} {changes:13}"
 
 
-def _walk(python: str) -> tuple[list[tuple[str, str]], list[int]]:
+def _walk() -> tuple[list[tuple[str, str]], list[int]]:
     with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as listener:
         folder = Path(name)
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -98,7 +90,7 @@ def _walk(python: str) -> tuple[list[tuple[str, str]], list[int]]:
         (folder / "server.py").write_text(_SERVER, encoding="utf-8")
         upstream = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         serve = ["serve", "--upstream", upstream, "--port", str(port), "--data", str(folder / "data")]
-        command = [python, str(folder / "server.py"), str(folder / "walk.json"), *serve]
+        command = [sys.executable, str(folder / "server.py"), str(folder / "walk.json"), *serve]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             _await(port)

@@ -8,7 +8,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -17,23 +16,16 @@ from tests.replay.made import live
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 from wiretape.proxy.cli.main import app
-from wiretape.proxy.config.model import Config, Route, Target
-from wiretape.proxy.log import Log, stderr_fd
-from wiretape.proxy.serve import running
 from wiretape.replay.check import check
 from wiretape.replay.compare.compare import compare
-from wiretape.replay.compare.verify import send_recorded as asked_of_a_proxy
-from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.match import Deck, Taken
 from wiretape.replay.playback.player import script_of
-from wiretape.replay.playback.script import Request, json_answer
-from wiretape.replay.playback.server import listening
+from wiretape.replay.playback.script import Request
 from wiretape.replay.redaction import plain_text as coded
 from wiretape.replay.redaction.plain_text import opened, plain_body, unreadable
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.files import parse
-from wiretape.replay.serving.serving import Serving
 
 KEY: Final = CANARIES["openai"]
 JSON: Final = "application/json"
@@ -140,6 +132,8 @@ def test_coded_request_is_sealed_decoded(name: str, uploaded: bool) -> None:
     with pytest.raises(TapeError, match="would hold 1 secrets"):
         seal([records], EXACT)
     assert codes(live(records)) == ["unsealed", "secret"]
+    deck = Deck([new], prepares=[prepare_of(found.header)])
+    assert isinstance(deck.take(request_of(make(BODY), kind, coding)), Taken)
 
 
 def test_plain_text_with_wrong_headers_is_kept() -> None:
@@ -269,26 +263,6 @@ def test_recorder_states_a_coding_that_it_did_not_undo(name: str, claim: dict[st
 
 
 # -- who reads it -----------------------------------------------------------------------------------------------------
-
-
-async def test_a_compressed_request_through_the_proxy_and_back_from_its_tape() -> None:
-    headers = {"content-type": JSON, "content-encoding": "gzip"}
-    body, log = gzip.compress(BODY), Log(stderr_fd(), level="error")
-    async with listening(lambda _: json_answer(b'{"id":"resp_1"}')) as (url, upstream):
-        route = Route(name="", targets=(Target(name="up", url=url),))
-        async with running(Config(data=Path(), port=0, durability="none", routes={"": route}), log=log) as server:
-            pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-            records = await asked_of_a_proxy(server, Request(b"POST", PATH.encode(), pairs, body))
-    log.close()
-    assert [outcome.request.body for outcome in upstream.seen] == [body]
-    assert ["content-encoding", "gzip"] in records[1].keys["headers"]
-    sealed = seal([records])
-    assert b'"input":"use [redacted-openai-1] please"' in sealed
-    header, streams = parse(sealed)
-    serving = Serving(Deck(streams, prepares=[prepare_of(header)]), Faults())
-    async with listening(serving.choose) as (url, _), httpx.AsyncClient() as client:
-        answer = await client.post(f"{url}/responses", content=gzip.compress(BODY, 1), headers=headers)
-    assert answer.json() == {"id": "resp_1"}
 
 
 def test_seal_reports_unreadable_bodies(tmp_path: Path) -> None:

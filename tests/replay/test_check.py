@@ -78,7 +78,6 @@ _FOUND: Final[dict[str, tuple[Callable[[], bytes], list[str]]]] = {
     "client gone": (lambda: ended("client_gone"), ["4 ending note"]),
     "still running": (lambda: ended(""), ["2 unfinished note"]),
     "a secret": (with_secret, ["4 secret"]),
-    "a live tape with a secret": (lambda: b"".join(TAPES[name] for name in ["text"]), ["0 unsealed"]),
 }
 
 

@@ -22,8 +22,6 @@ from wiretape.replay.seal import Rules, seal
 from wiretape.replay.sealed.files import parse
 
 KEY: Final = CANARIES["openai-project"]
-#: As a name gives it away.
-WORD: Final = "hunter2-Tiger/9"
 
 
 def saying(*pieces: str, asked_for: str = "hi", end: Fault | None = None, done: bool = False) -> list[Record]:

@@ -161,19 +161,6 @@ def test_the_stream_that_answers(case: str) -> None:
     assert deck.unused == [place for place in range(len(recorded)) if place not in due]
 
 
-# -- by key -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_similar_stream_that_answers_instead_is_reported() -> None:
-    deck = Deck([stream(each) for each in DAYS[:2]])
-    assert taken(deck, asking(DAYS[0])) == [0]
-    answer = deck.take(asking(DAYS[0]))
-    assert isinstance(answer, Taken)
-    assert (answer.place, answer.loosely) == (1, True)
-    assert answer.note() == 'matched loosely: messages[2].content: "free on 2026-11-19" -> "free on 2026-11-18"'
-    assert miss(deck, asking(DAYS[0])).used
-
-
 # -- ids of responses -------------------------------------------------------------------------------------------------
 
 #: The ways to name a response.

@@ -98,16 +98,6 @@ ASKED: Final[Mapping[str, Any]] = MappingProxyType(
             "generationConfig": {"responseMimeType": "application/json", "stopSequences": ["Ulm"]},
             "safetySettings": [{"category": "HARM_CATEGORY_X", "threshold": "BLOCK_NONE"}],
         },
-        "cohere": {
-            "model": "m",
-            "message": "Ulm",
-            "preamble": "Ulm",
-            "chat_history": [{"role": "USER", "message": "Ulm"}],
-            "documents": [{"id": "doc_1", "title": "Ulm", "snippet": "Ulm"}],
-            "tool_results": [{"call": {"name": "f", "parameters": {"city": "Ulm"}}, "outputs": [{"text": "Ulm"}]}],
-        },
-        "tgi": {"inputs": "Ulm", "parameters": {"stop": ["Ulm"], "grammar": {"type": "regex", "value": "Ulm"}}},
-        "rerank": {"model": "m", "query": "Ulm", "documents": ["Ulm", {"text": "Ulm"}], "return_documents": True},
         "ollama": {
             "model": "m",
             "format": _SCHEMA,
@@ -118,11 +108,6 @@ ASKED: Final[Mapping[str, Any]] = MappingProxyType(
             ],
             "system": "Ulm",
             "template": "Ulm",
-        },
-        "many": {
-            "requests": [
-                {"custom_id": "one", "params": {"model": "m", "messages": [{"role": "user", "content": "Ulm"}]}}
-            ]
         },
         "unheard of": {
             "model": "m",
@@ -135,11 +120,10 @@ ASKED: Final[Mapping[str, Any]] = MappingProxyType(
 #: Their strings that are no words.
 _SHORT: Final = frozenset(
     {"m", "f", "g", "low", "5m", "weather", "object", "city", "type", "string", "null", "integer", "date-time",
-     "#/$defs/three", "json_schema", "function", "user", "USER", "assistant", "tool", "model", "image_url", "image",
-     "call_1", "resp_1", "rs_1", "fc_1", "c_1", "c_2", "toolu_1", "doc_1", "one", "message", "input_text", "reasoning",
+     "#/$defs/three", "json_schema", "function", "user", "assistant", "tool", "model", "image_url", "image",
+     "call_1", "resp_1", "rs_1", "fc_1", "c_1", "c_2", "toolu_1", "message", "input_text", "reasoning",
      "summary_text", "function_call", "function_call_output", "custom_tool_call", "text", "ephemeral", "enabled",
-     "tool_use", "tool_result", "base64", "image/png", "ANY", "application/json", "HARM_CATEGORY_X", "BLOCK_NONE",
-     "regex"}
+     "tool_use", "tool_result", "base64", "image/png", "ANY", "application/json", "HARM_CATEGORY_X", "BLOCK_NONE"}
 )  # fmt: skip
 
 

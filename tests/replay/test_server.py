@@ -73,11 +73,6 @@ ON_THE_WIRE: dict[str, tuple[Script, bytes, bytes]] = {
         GET + GET,
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nx",
     ),
-    "a status without a reason phrase": (
-        json_answer(b"{}", 529),
-        GET,
-        b"HTTP/1.1 529 \r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
-    ),
     "a status without a body": (
         Script(status=204, headers=[], steps=[Step(0, b"never")]),
         GET + GET,

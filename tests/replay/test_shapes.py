@@ -43,10 +43,6 @@ def test_text_directly_before_a_key(before: str, vendor: str) -> None:
     assert (hit.vendor, hit.secret) == (vendor, key)
 
 
-def _lines(text: str) -> str:
-    return "\n".join(text[at : at + 76] for at in range(0, len(text), 76))
-
-
 @pytest.mark.parametrize("around", ["{}", "blob={}", "https://x.example/files/{}", "data={}&x=1", "x\n{}\n"])
 @pytest.mark.parametrize("text", ["{}\n", "A=1\nOPENAI_KEY={}\n", "né {}"])
 def test_base64_in_any_place(around: str, text: str) -> None:

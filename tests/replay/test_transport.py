@@ -15,7 +15,6 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.replay.playback.player import ORIGINAL, script_of
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream
-from wiretape.replay.playback.server import listening
 from wiretape.replay.playback.transport import TapeTransport
 
 PIECES = [b"data: 1\n\n", b"data: 2\n\ndata: 3\n\n", b"data: \xf0\x9f", b"\x98\x80\n\n"]
@@ -79,16 +78,6 @@ async def test_a_missing_response_raises_the_error_of_its_library(
 ) -> None:
     with pytest.raises(getattr(library, ENDS[fault])):
         await reads(library, Script(unanswered=fault), timeout=5)
-
-
-@pytest.mark.parametrize("fault", ENDS)
-async def test_a_port_raises_the_same_errors(fault: Fault) -> None:
-    async with (
-        listening(lambda _: event_stream(PIECES, end=fault)) as (url, _),
-        httpx.AsyncClient(timeout=0.1 if fault is Fault.STALL else 30) as client,
-    ):
-        with pytest.raises(getattr(httpx, ENDS[fault])):
-            await client.post(url + "/chat/completions", json={})
 
 
 def recorded(gaps_s: Sequence[float]) -> list[Record]:

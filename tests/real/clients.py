@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -114,11 +113,6 @@ def versions() -> dict[str, str]:
     package: dict[str, Any] = json.loads((NODE / "package.json").read_text(encoding="utf-8"))
     wanted: dict[str, str] = package["dependencies"] | package["optionalDependencies"]
     return found | {f"{name} (npm)": version for name, version in wanted.items()}
-
-
-def named(name: str, wanted: Sequence[str]) -> bool:
-    """Return whether a name contains one of these words; without words, all do."""
-    return not wanted or any(each.lower() in name.lower() for each in wanted)
 
 
 def missing(*, ci: bool) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from ..clients import named, versions
+from ..clients import versions
 from ..processes import RUN
 from ..report import say, table
 from . import cutting, living
@@ -92,20 +92,15 @@ def _tell(found: Found) -> None:
 
 
 def main() -> int:
-    """Run what the arguments name; return the exit status. Only a whole run writes the document."""
+    """Run one part; return the exit status. Only a whole run writes the document."""
     parser = argparse.ArgumentParser(prog="python -m tests.real.matrix", description=__doc__)
     parser.add_argument("--part", choices=["all", "ci"], default="all", help="ci: quick clients, one cut")
-    parser.add_argument("--client", action="append", default=[], help="only those whose name holds this")
-    parser.add_argument("--ending", action="append", default=[], help="only these; `whole` is the lifecycle")
-    parser.add_argument("--cut", action="append", default=[], help="only these")
-    asked = parser.parse_args()
-    ci = asked.part == "ci"
-    peers = [peer for peer in (*PEERS, READER) if named(peer.name, asked.client) and (peer.quick or not ci)]
+    ci = parser.parse_args().part == "ci"
+    peers = [peer for peer in (*PEERS, READER) if peer.quick or not ci]
     chosen = [
         cell
         for peer in peers
         for cell in (*conversations(peer), *(() if peer is READER else cells(peer)))
-        if named(cell.model.ending, asked.ending) and named(cell.model.cut, asked.cut)
         if not ci or _quick(cell)
     ]
     lack = sorted({each for peer in peers for each in peer.lacks})
@@ -117,7 +112,7 @@ def main() -> int:
     whole = [each for each in found if each.cell.model.ending == "whole"]
     lived, holds = living.summary(whole)
     say(f"{cutting.summary(cut)}\n{lived}")
-    if not (ci or asked.client or asked.ending or asked.cut):
+    if not ci:
         PLACE.write_text(document(cut, whole), encoding="utf-8")
     return 0 if found and holds and not any(judge(each).defect for each in cut) else 1
 

@@ -291,9 +291,9 @@ class Draft:
         self.envelope = envelope
         #: The frame that carries it.
         self.out = out
-        #: Chunks of ours that go out before and after this one, with the names of their repairs.
-        self.before: list[tuple[str, dict[str, Any]]] = []
-        self.after: list[tuple[str, dict[str, Any]]] = []
+        #: Chunks of ours that go out before and after this one.
+        self.before: list[Out] = []
+        self.after: list[Out] = []
         self.events: list[Event] = []
         #: Repairs that only note something.
         self.flags: list[str] = []
@@ -310,9 +310,9 @@ class Draft:
         self.edits: dict[tuple[Path, str | int], Edit] = {}
         self._places: Places | None = None
 
-    def ours(self, choice: int, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    def ours(self, repair: str, choice: int, delta: dict[str, Any], finish: str | None = None) -> Out:
         """Return a chunk of ours for `before` or `after`."""
-        return chunk(self.envelope, choice, delta, finish)
+        return Out(self.n, chunk(self.envelope, choice, delta, finish), repair=repair)
 
     def set(self, repair: str, path: Path, key: str, value: Any) -> None:
         """Replace or insert a member."""

@@ -195,11 +195,10 @@ class Choices:
             self._delta(draft, (*path, "delta"), delta, choice)
         else:  # Q47
             draft.set("delta_missing", path, "delta", {"role": "assistant"} if first else {})
-            delta = {}
             draft.unique = True
         if missed:
             choice.calls.missed(draft, missed)
-        self._finish(draft, path, given, delta, choice, merged=merged)
+        self._finish(draft, path, given, choice, merged=merged)
         if choice.think is not None:
             self._split_thought(draft, (*path, "delta"), choice, choice.think)
         if first or choice.finish or (choice.think is not None and not choice.think.over):
@@ -287,7 +286,7 @@ class Choices:
             thought, answer = (a + b for a, b in zip((thought, answer), think.release(), strict=True))
         if not choice.said:
             if parts := self._parts_delta(choice, thought, answer):
-                draft.before.append(("think", draft.ours(choice.number, parts)))
+                draft.before.append(draft.ours("think", choice.number, parts))
         elif answer != choice.said:
             draft.set("think", path, "content", answer)
             if thought and not choice.structured:
@@ -322,9 +321,7 @@ class Choices:
 
     # -- its finish ---------------------------------------------------------------------------------------------------
 
-    def _finish(
-        self, draft: Draft, path: Path, given: dict[str, Any], delta: dict[str, Any], choice: _Choice, *, merged: bool
-    ) -> None:
+    def _finish(self, draft: Draft, path: Path, given: dict[str, Any], choice: _Choice, *, merged: bool) -> None:
         came = given.get("finish_reason")
         reason = given.get("finishReason") if came is None else came  # Q36
         word, repair = None, "finish_word"
@@ -344,9 +341,9 @@ class Choices:
             choice.finish = word
             draft.finished = True
             if word not in CUT_FINISHES:
-                choice.calls.close(draft, (*path, "delta"), delta, word, lost=self._call_lost)
+                choice.calls.close(draft, word, lost=self._call_lost)
             if draft.after:  # calls that precede it
-                draft.after.append(("finish_apart", draft.ours(choice.number, {}, word)))
+                draft.after.append(draft.ours("finish_apart", choice.number, {}, word))
                 word, repair = None, "finish_apart"
         if word != came or "finish_reason" not in given:
             draft.set(repair, path, "finish_reason", word)

@@ -115,7 +115,8 @@ class Repair:
             calls = live.choice(index).calls
             reason = "stop" if not calls else "function_call" if list(calls) == [LEGACY_CALL] else "tool_calls"
             self._settle_envelope({"created": self._context.created})
-            steps.append(self._ours(n, "finish_supplied", chunk(self._envelope, index, {}, reason)))
+            out = Out(n, chunk(self._envelope, index, {}, reason), repair="finish_supplied")
+            steps.append(self._step(out))
         return steps
 
     # -- the frame ----------------------------------------------------------------------------------------------------
@@ -228,9 +229,9 @@ class Repair:
             self._ledger.enter(n, flag)
         if draft.edits:
             draft.out.edit(list(draft.edits.values()))
-        steps = [self._ours(n, *ours) for ours in draft.before]
+        steps = [self._step(out) for out in draft.before]
         steps.append(self._step(draft.out, draft.events, plain=plain))
-        steps += [self._ours(n, *ours) for ours in draft.after]
+        steps += [self._step(out) for out in draft.after]
         if draft.failure:
             message = f"the upstream ended the answer with finish_reason {draft.failure!r}"
             steps += self._failed(Out(n, _error(message, "finish_error"), repair="finish_failure"))
@@ -248,12 +249,9 @@ class Repair:
             extra = [ResponseStarted(n=out.n, id=value["id"], model=value.get("model", "")), *extra]
         return Step(out.n, [*extra, *found], out, content, choices, plain)
 
-    def _ours(self, n: int, repair: str, value: dict[str, Any]) -> Step:
-        return self._step(Out(n, value, repair=repair))
-
     def _held_text(self, n: int) -> list[Step]:
         """Return text that was held as half a tag, before the stream closes."""
-        return [self._ours(n, "think", value) for value in self._choices.held(self._envelope)]
+        return [self._step(Out(n, value, repair="think")) for value in self._choices.held(self._envelope)]
 
     def _repair_envelope(self, draft: Draft) -> None:
         value, ours = draft.value, self._envelope

@@ -73,7 +73,7 @@ class Calls:
         elif function is not None:
             self._legacy(draft, path, function, late=late)
 
-    def close(self, draft: Draft, path: Path, delta: dict[str, Any], word: str, *, lost: bool) -> None:
+    def close(self, draft: Draft, word: str, *, lost: bool) -> None:
         """Close the calls: a call without a byte of arguments takes none, which is `{}` (Q25).
 
         `lost` means that an unreadable frame may have been about a call that nothing else mentions.
@@ -89,11 +89,11 @@ class Calls:
                 draft.events += self.damage([legacy], draft.n)  # the same call under its newer name, perhaps
             elif not legacy.damaged:
                 legacy.supplied = True
-                if is_object(delta.get("function_call")):
-                    draft.set("arguments_empty", (*path, "function_call"), "arguments", _SEED)
+                if legacy in draft.touched:
+                    draft.set("arguments_empty", (*draft.touched[legacy].path, "function_call"), "arguments", _SEED)
                 else:
                     said = {"function_call": {"arguments": _SEED}}
-                    draft.before.append(("arguments_empty", draft.ours(self._choice, said)))
+                    draft.before.append(draft.ours("arguments_empty", self._choice, said))
 
     def _close(self, draft: Draft, call: KnownCall) -> None:
         if call.has_arguments:
@@ -110,7 +110,7 @@ class Calls:
             draft.say(entry, "arguments_empty", "arguments", _SEED)
         else:
             frames = draft.after or draft.before  # after the start, if that is a chunk of ours
-            frames.append(("arguments_empty", draft.ours(self._choice, {"tool_calls": [call.entry(_SEED)]})))
+            frames.append(draft.ours("arguments_empty", self._choice, {"tool_calls": [call.entry(_SEED)]}))
 
     def damage(self, calls: Iterable[KnownCall], n: int) -> list[Event]:
         """Return an event for each call that was not damaged before: some part could not be read."""
@@ -173,7 +173,8 @@ class Calls:
     def _legacy(self, draft: Draft, path: Path, given: Any, *, late: bool) -> None:
         """Pass a legacy call under its old name; its arguments must be text all the same (Q29)."""
         legacy, entry = self.legacy, Entry(path, {"function": as_object(given)})
-        draft.touched[legacy] = entry
+        if is_object(given):
+            draft.touched[legacy] = entry
         if late:
             draft.drop("late_call", path, "function_call")
             draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
@@ -427,7 +428,7 @@ class Calls:
 
     def _send(self, draft: Draft, repair: str, entry: dict[str, Any]) -> None:
         """Send an entry in a frame of its own."""
-        draft.after.append((repair, draft.ours(self._choice, {"tool_calls": [entry]})))
+        draft.after.append(draft.ours(repair, self._choice, {"tool_calls": [entry]}))
 
     def _following(self, call: KnownCall) -> KnownCall:
         """Return the next call of the same tool, at the same index."""

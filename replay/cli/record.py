@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from http.client import responses
 from pathlib import Path
@@ -155,11 +156,8 @@ def _run(config: "Config", command: Sequence[str]) -> tuple[int, Mapping[str, in
     def on_ready(url: str) -> None:
         _say(f"{url} records into {config.data} while {command[0]} runs")
 
-    log = Log(stderr_fd(), level="error", secrets=config.secrets)
-    try:
+    with closing(Log(stderr_fd(), level="error", secrets=config.secrets)) as log:
         return trio.run(partial(run, config, command, log=log, environ=os.environ, on_ready=on_ready))
-    finally:
-        log.close()
 
 
 def _seal(streams: "Sequence[Sequence[Record]]", out: Path, rules: "Rules") -> None:

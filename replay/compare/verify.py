@@ -6,7 +6,7 @@ response whose member has the same name.
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -81,8 +81,7 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
     requests = [_recorded_request(records, number) for number, records in enumerate(recording.streams, 1)]
     tapes: list[list[Record]] = []
     ids, lost = CarriedIds(), ""
-    log = Log(stderr_fd(), level="error")
-    try:
+    with closing(Log(stderr_fd(), level="error")) as log:
         async with running(live_config(url, key), log=log) as server:
             for records, request in zip(recording.streams, requests, strict=True):
                 try:
@@ -94,8 +93,6 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
                 if ending_of(tapes[-1]) in _FAILED_HERE:
                     break
                 ids.learn(*opened([records, tapes[-1]]))
-    finally:
-        log.close()
     found: list[Difference] = []
     for number, (records, live) in enumerate(zip(recording.streams, tapes, strict=False), 1):
         ending = ending_of(live)

@@ -8,7 +8,7 @@ next stream of the same method and path.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
@@ -17,10 +17,9 @@ from ..playback.script import Request, Script, json_answer
 from .compared_request import ComparedRequest, Prepare, Unlike, blank, ids_given_out
 from .json_diff import changes, shortened
 
-__all__ = ["HOWS", "LOOSELY", "MISS_STATUS", "NO_RETRY", "Deck", "Drift", "How", "Miss", "Taken"]
+__all__ = ["LOOSELY", "MISS_STATUS", "NO_RETRY", "Deck", "Drift", "How", "Miss", "Taken"]
 
 How = Literal["key", "position"]
-HOWS: Final[tuple[str, ...]] = get_args(How)
 
 #: A status that no server uses, so that a miss is not taken for a response.
 MISS_STATUS: Final = 599

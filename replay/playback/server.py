@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from errno import EADDRNOTAVAIL
 from http import HTTPStatus
 from http.client import responses
-from ipaddress import ip_address
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final, Protocol, cast, runtime_checkable
 
 import trio
 
+from wiretape.proxy.config.urls import is_loopback
 from wiretape.proxy.http1 import Dechunker, MalformedError
 from wiretape.proxy.server.request_head import HeadReader, Refusal, RequestHead
 
@@ -320,12 +320,8 @@ async def listening(
 
     Raise OSError if the port is taken or the address is not loopback: a recording may hold private data.
     """
-    host = "127.0.0.1" if host == "localhost" else host  # else two addresses, each with its own port
-    try:
-        is_loopback = ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+    host = "127.0.0.1" if host.lower() == "localhost" else host  # else two addresses, each with its own port
+    if not is_loopback(host):
         raise OSError(EADDRNOTAVAIL, "a replay listens on loopback alone", host)
     upstream = Upstream(choose, say=say, ended=ended)
     async with trio.open_nursery() as nursery:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from tests.replay.dialects import ANSWERS, PATHS
 from tests.replay.made import asked, sealed, stream
 from wiretape.events.core.json_text import is_list, is_object
 from wiretape.replay.faults.faults import Faults
-from wiretape.replay.matching.match import HOWS
+from wiretape.replay.matching.match import How
 from wiretape.replay.playback.script import Request
 from wiretape.replay.serving.serving import Serving, load_deck
 
@@ -90,7 +90,7 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     body=bodies(),
     target=st.sampled_from(TARGETS),
     headers=st.lists(st.sampled_from(HEADERS), max_size=3),
-    how=st.sampled_from(HOWS),
+    how=st.sampled_from(get_args(How)),
     faults=st.sampled_from([(), ("cut@tool:*",), ("rechunk=1",), ("error@finish",), ("status=503",), ("stall@text",)]),
 )
 @settings(max_examples=300)

@@ -30,8 +30,6 @@ ABSENT: Final[Any] = object()
 
 #: An unended string, in text that is not JSON, goes to the end, or the search would be quadratic.
 STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-_OPENING: Final = b"{["
-_QUOTE: Final = 34
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -103,12 +101,9 @@ def _nests_too_deeply(text: bytes) -> bool:
     depth = 0
     for token in STRING_OR_BRACKET.finditer(text):
         first = text[token.start()]
-        if first in _OPENING:
-            depth += 1
-            if depth > JSON_NESTING_MAX:
-                return True
-        elif first != _QUOTE:
-            depth -= 1
+        depth += (first in b"{[") - (first in b"}]")
+        if depth > JSON_NESTING_MAX:
+            return True
     return False
 
 

@@ -142,9 +142,7 @@ class Decoder:
             return []
         self._closed = True
         if self._start < len(self._pending) and self._pending.endswith(b"\r\n\r"):
-            raw = bytes(self._pending)
-            self._pending.clear()
-            return [parse_block(raw, first=self._first)]
+            return [parse_block(self.take_rest(), first=self._first)]
         return []
 
     def _block_ends(self) -> bool:

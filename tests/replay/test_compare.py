@@ -1,11 +1,8 @@
 """Compare recordings: one row for each kind of difference, with its verdict at each level."""
 
-from itertools import pairwise
-
 import pytest
 
 from tests.support.chat import DONE, call, finish, frame, sse, text
-from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_fixtures import TAPES
 from wiretape.events.chat.request import facts
 from wiretape.events.core.json_text import dumps
@@ -204,17 +201,6 @@ def test_a_live_tape_equals_its_sealed_tape() -> None:
     assert all(verdict(list(compare([live], sealed, level))) <= 1 for level in LEVELS)
     other = recorded([one, two + three[:-21], three[-21:] + four])
     assert verdict(list(compare([other], sealed, "bytes"))) == 2
-
-
-@needs_corpus
-@pytest.mark.slow
-def test_corpus_streams_equal_themselves_and_differ_from_each_other() -> None:
-    tapes = [recorded([stream.body]) for _, stream in sampled() if stream.body]
-    for a, b in pairwise(tapes):
-        for level in LEVELS:
-            assert list(compare([a], [a], level)) == []
-        if [each.raw for each in a[4:]] != [each.raw for each in b[4:]]:
-            assert list(compare([a], [b], "bytes"))
 
 
 @pytest.mark.parametrize("name", [*TAPES, "a call's name"])

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from tests.replay.format_samples import AIMOCK, ASKED, BODY, HAR, SAMPLES
 from tests.replay.test_compare import CALL, TEXT, recorded
-from tests.support.corpus import needs_corpus, sampled
 from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
@@ -26,7 +25,6 @@ from wiretape.replay.cli.seal import FORMAT_NAMES
 from wiretape.replay.compare.compare import compare
 from wiretape.replay.formats import vcr
 from wiretape.replay.formats.har import to_har
-from wiretape.replay.formats.streams import to_sse
 from wiretape.replay.formats.table import EXPORTS, FORMATS, Outcome, read
 from wiretape.replay.formats.vcr import read_yaml
 from wiretape.replay.playback.player import attempts_of
@@ -258,18 +256,6 @@ def test_har_export_has_the_required_members() -> None:
     assert {"startedDateTime", "time", "request", "response", "cache", "timings"} <= entry.keys()
     assert {*both, "method", "url", "queryString"} <= entry["request"].keys()
     assert {*both, "status", "statusText", "content", "redirectURL"} <= entry["response"].keys()
-
-
-@needs_corpus
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
-def test_captures_survive_har_and_sse_round_trips(protocol: str) -> None:
-    for _, stream in sampled(protocol):
-        (records,) = read(stream.body, "sse")[1].streams
-        assert to_sse(records)[0] == stream.body
-        (back,) = from_har(to_har([records])[0]).streams
-        assert list(reads(attempts_of(back)[-1])) == list(reads(attempts_of(records)[-1]))
-        assert end_of(back)["ending"] == end_of(records)["ending"]
 
 
 # -- on the command line ----------------------------------------------------------------------------------------------

@@ -64,20 +64,12 @@ ENDS = {
 
 @BOTH
 @pytest.mark.parametrize("fault", ENDS)
-async def test_a_broken_response_raises_the_error_of_its_library(
+async def test_a_broken_or_missing_response_raises_the_error_of_its_library(
     library: Any, fault: Fault, autojump_clock: MockClock
 ) -> None:
-    with pytest.raises(getattr(library, ENDS[fault])):
-        await reads(library, event_stream(PIECES, end=fault), timeout=5)
-
-
-@BOTH
-@pytest.mark.parametrize("fault", ENDS)
-async def test_a_missing_response_raises_the_error_of_its_library(
-    library: Any, fault: Fault, autojump_clock: MockClock
-) -> None:
-    with pytest.raises(getattr(library, ENDS[fault])):
-        await reads(library, Script(unanswered=fault), timeout=5)
+    for script in (event_stream(PIECES, end=fault), Script(unanswered=fault)):
+        with pytest.raises(getattr(library, ENDS[fault])):
+            await reads(library, script, timeout=5)
 
 
 def recorded(gaps_s: Sequence[float]) -> list[Record]:

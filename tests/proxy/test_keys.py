@@ -22,8 +22,9 @@ SALT = bytes(SALT_BYTES)
 OTHER = "another-0123456789abcdef0123456789abcdef"
 
 
-def test_secret_cannot_be_serialised_or_copied() -> None:
+def test_secret_cannot_be_formatted_serialised_or_copied() -> None:
     secret = Secret(VALUE)
+    assert VALUE not in f"{secret} {secret!r} {secret:.60}"
     ways: tuple[Callable[[Any], object], ...] = (json.dumps, orjson.dumps, pickle.dumps, copy.copy, copy.deepcopy, vars)
     for fails in ways:
         with pytest.raises(TypeError) as caught:
@@ -66,6 +67,7 @@ def test_without_own_keys_all_callers_enter_and_are_distinct() -> None:
     one, two = keys.caller(bearer(VALUE)), keys.caller(bearer(OTHER))
     assert one != two
     assert one == keys.caller([(b"api-key", VALUE.encode())])
+    assert one != Keys((), b"x" * SALT_BYTES).caller(bearer(VALUE))
     assert re.fullmatch(rf"[0-9a-f]{{{CALLER_CHARS}}}", one or "")
     assert keys.caller([*bearer(VALUE), (b"x-api-key", OTHER.encode())]) not in (one, two, None)
 

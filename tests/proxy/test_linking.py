@@ -127,6 +127,11 @@ def fates_of(own: list[CallRow], answers: list[AnswerRow], now_s: float = 10) ->
     return fates(own, rows, now_s)
 
 
+def test_first_of_two_results_counts() -> None:
+    two = [came("c", 3, failed=True), came("b", 2)]
+    assert fates_of([made("a", 1)], two) == {"call_0": Fate(State.COMPLETED, "b", 1_000)}
+
+
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_a_call_without_a_result_is_abandoned_after_a_while(over: int) -> None:
     late = 1 + ABANDONED_AFTER_S + over

@@ -73,6 +73,13 @@ async def test_hashed_requests_record_no_history(autojump_clock: MockClock) -> N
         assert await of_history(home) == [{"marks": REPAIRED}]
 
 
+async def test_history_off_records_nothing(autojump_clock: MockClock) -> None:
+    async with house(Upstream(), route={"history": "off"}) as home:
+        await home.ask(asked())
+        assert await of_history(home) == []
+        assert await home.ending() == ("completed", [])
+
+
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi " + "there " * 40}]}
 PLAIN = dumps(BODY)
 CODED = {"gzip": gzip.compress(PLAIN), "x-gzip": gzip.compress(PLAIN), "deflate": zlib.compress(PLAIN)}

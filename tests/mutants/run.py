@@ -35,19 +35,24 @@ from tests.mutants.report import Result, Tested, document, rate, stored  # noqa:
 
 WORK: Final = ROOT / "build/mutants"
 
+#: The tests that feed whole streams through the emitter.
+ROWS: Final = [
+    *("chat/test_repair.py", "chat/test_choices.py", "chat/test_broken_streams.py", "chat/test_stream.py"),
+    *("chat/test_damaged_calls.py", "chat/test_custom_calls.py"),
+]
 #: Module of events/ -> the tests that address it. The nearest come first, since the first failure ends a run.
 TESTS: Final = {
     "wire/sse": ["test_sse.py"],
     "tape/record": ["test_record.py", "test_tape.py"],
     "tape/tape": ["test_tape.py", "test_formats.py"],
-    "core/splice": ["test_splice.py"],
-    "chat/repair": ["chat/test_repair.py", "chat/test_choices.py", "chat/test_broken_streams.py"],
-    "chat/draft": ["chat/test_choices.py", "chat/test_repair.py"],
-    "chat/tool_calls": [
-        *("chat/test_calls.py", "chat/test_repair.py", "chat/test_damaged_calls.py", "chat/test_custom_calls.py"),
-    ],
-    "chat/content": ["chat/test_choices.py", "chat/test_repair.py"],
-    "emission/engine": ["emission/test_engine.py", "chat/test_stream.py"],
+    "core/splice": ["test_splice.py", "chat/test_history.py"],
+    "emission/frames": ["emission/test_edits.py", "emission/test_shapes.py", *ROWS],
+    "emission/engine": ["emission/test_engine.py", "test_emit.py", *ROWS, "fold/test_summary.py", "chat/test_write.py"],
+    "chat/chunk": [*ROWS, "chat/test_write.py"],
+    "chat/repair": [*ROWS, "emission/test_shapes.py", "chat/test_hermes.py"],
+    "chat/draft": [*ROWS, "chat/test_calls.py"],
+    "chat/tool_calls": ["chat/test_calls.py", *ROWS],
+    "chat/content": [*ROWS, "chat/test_hermes.py"],
 }
 #: Of all mutants of all modules together that have a verdict.
 KILLED_MIN: Final = 0.85

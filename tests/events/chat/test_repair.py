@@ -193,3 +193,21 @@ def test_a_bom_before_an_improper_frame_changes_nothing(body: bytes) -> None:
     with_bom, without = run(tape(b"\xef\xbb\xbf" + body)), run(tape(body))
     assert with_bom.sent == without.sent
     assert (with_bom.ended.ending, with_bom.ended.flags) == (without.ended.ending, without.ended.flags)
+
+
+@pytest.mark.parametrize(("over", "ending"), [(0, "completed"), (1, "truncated")])
+def test_body_that_is_too_large_is_not_read(over: int, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = b'{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}'
+    monkeypatch.setattr("wiretape.events.emission.engine.BODY_BYTES_MAX", len(answer) + 1 - over)
+    assert run(tape([answer, b" "], body=True)).ended.ending == ending
+
+
+def test_other_members_of_a_whole_answer_are_kept() -> None:
+    answer = b'{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}],"x_region":"eu"}'
+    assert head(run(tape([answer], body=True)).sent[0])["x_region"] == "eu"
+
+
+def test_custom_call_of_type_function_gets_its_type() -> None:
+    entry = {"index": 0, "id": "a", "type": "function", "custom": {"name": "f", "input": "x"}}
+    sent = run(tape([frame({"role": "assistant", "tool_calls": [entry]}), finish("tool_calls"), DONE])).sent
+    assert head(sent[0])["choices"][0]["delta"]["tool_calls"][0]["type"] == "custom"

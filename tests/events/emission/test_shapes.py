@@ -114,3 +114,14 @@ def test_any_frames_are_the_same_whether_they_are_parsed_or_not(pieces: list[byt
 def test_captured_frames_are_the_same_whether_they_are_parsed_or_not() -> None:
     for _, capture in sampled():
         assert emitted(capture.body, skim=True)[:2] == emitted(capture.body, skim=False)[:2], capture.id
+
+
+def test_frame_with_other_framing_is_repaired_after_frames_of_its_shape() -> None:
+    recorder, emitter = Recorder(), Emitter()
+    opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7}
+    records: list[Record] = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": {}})]
+    came = [frame({**ROLE, "content": "a"}), frame({"content": "b"}), frame({"content": "c"}), frame({"content": "d"})]
+    for data in [*came, b"id: 1\n" + frame({"content": "e"})]:
+        records += [one._replace(shape=None) for one in recorder.read(1, data)]  # as it is read from a tape
+    sent = [frame for record in records for frame in emitter.feed(record)]
+    assert sent == [*came, frame({"content": "e"})]

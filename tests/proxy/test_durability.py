@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from tests.proxy.store_cases import gathered, opened_files, stream_of
+from tests.proxy.store_cases import gathered, opened_files, put, stream_of
 from wiretape.events.tape.record import Record
 from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.store import TapeBrokenError
@@ -39,6 +39,29 @@ async def until(holds: Callable[[], object]) -> None:
     with trio.fail_after(10):
         while not holds():  # noqa: ASYNC110 - the thread sets no event
             await trio.sleep(0.002)
+
+
+async def test_an_end_hastens_a_round_of_all_written_tapes_and_closes_its_own(tmp_path: Path) -> None:
+    disk = Disk()
+    async with opened_files(tmp_path, sync=disk, round_s=60) as store:
+        disk.rounds.clear()
+        await put(store, "a", stream_of("a", end=False))
+        await put(store, "b", stream_of("b"))
+        await until(lambda: disk.rounds)
+        assert disk.rounds == [{"live", "2026-11-18", "a.tape", "b.tape"}]
+        await until(lambda: not any("b.tape" in str(path) for path in open_paths()))
+        await trio.sleep(0.2)  # nothing was written: no round
+        assert len(disk.rounds) == 1
+
+
+def open_paths() -> list[str]:
+    paths: list[str] = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            paths.append(str(link.readlink()))
+        except OSError:
+            continue
+    return paths
 
 
 async def test_with_durability_disk_nothing_is_shown_before_its_round(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from wiretape.proxy.http1 import Headers
 from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.relay.http_responses import refused
 from wiretape.proxy.security.access import Keys, Refusal, admit
-from wiretape.proxy.security.headers import masked, taped_answer, taped_request, to_upstream
+from wiretape.proxy.security.headers import masked, taped_answer, taped_request, to_client, to_upstream
 
 Pairs = list[tuple[bytes, bytes]]
 
@@ -30,6 +30,11 @@ CALLERS: Pairs = [
     (b"Ocp-Apim-Subscription-Key", b"caller"),
     (b"x-amz-security-token", b"caller"),
 ]
+
+
+@pytest.mark.parametrize("name", [b"Access-Control-Allow-Credentials", b"x-accel-redirect", b"x-sendfile"])
+def test_upstream_headers_cannot_open_the_proxy_to_pages(name: bytes) -> None:
+    assert to_client([(name, b"1")], changed=False) == []
 
 
 KEYS: list[tuple[str, Target, bool, Pairs]] = [

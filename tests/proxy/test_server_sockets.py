@@ -167,3 +167,8 @@ async def test_without_descriptors_accepting_pauses_and_logs_once_a_second() -> 
             await client.send(request("GET", "/", "Connection: close"))
             assert (await said(trio.SocketStream(client))).endswith(b"hello")
             client.close()
+
+
+def test_trio_keeps_its_socket_under_the_private_name_used_here() -> None:
+    with socket.socket() as sock:
+        assert vars(trio.socket.from_stdlib_socket(sock))["_sock"] is sock

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.support.chat import DONE, call, finish, frame, tape, text
+from wiretape.events.core.limits import UNDELIVERED_BYTES_MAX
 from wiretape.events.core.model import Ended, Event, Repaired, TextDelta
 from wiretape.events.emit import Emitter, emit, events
 from wiretape.events.tape.record import Record
@@ -121,3 +122,10 @@ FLOWING = {
 def test_events_are_the_same_with_and_without_the_ledger(case: str) -> None:
     records = tape(FLOWING[case])
     assert list(events(records, repairs=False)) == without_repairs(list(events(records)))
+
+
+def test_body_without_a_commit_record_is_sent_at_the_end() -> None:
+    parts = [b"x" * UNDELIVERED_BYTES_MAX, b"y"]
+    emitter = Emitter()
+    *before, last = [emitter.feed(record) for record in tape(parts, body=True, request={"stream": False})]
+    assert (b"".join(map(b"".join, before)), last) == (b"", parts)

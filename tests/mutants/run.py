@@ -40,6 +40,7 @@ ROWS: Final = [
     *("chat/test_repair.py", "chat/test_choices.py", "chat/test_broken_streams.py", "chat/test_stream.py"),
     *("chat/test_damaged_calls.py", "chat/test_custom_calls.py"),
 ]
+STREAMS: Final = [*ROWS, "chat/test_hermes.py", "fold/test_summary.py"]
 #: Module of events/ -> the tests that address it. The nearest come first, since the first failure ends a run.
 TESTS: Final = {
     "wire/sse": ["test_sse.py"],
@@ -47,16 +48,9 @@ TESTS: Final = {
     "tape/tape": ["test_tape.py", "test_formats.py"],
     "core/splice": ["test_splice.py", "chat/test_history.py"],
     "emission/frames": ["emission/test_edits.py", "emission/test_shapes.py", *ROWS],
-    "emission/engine": [
-        "emission/test_engine.py",
-        "test_emit.py",
-        *ROWS,
-        "chat/test_hermes.py",
-        "fold/test_summary.py",
-    ],
-    "chat/chunk": [*ROWS, "chat/test_write.py"],
+    "emission/engine": ["emission/test_engine.py", "emission/test_shapes.py", "test_emit.py", *STREAMS],
+    "chat/chunk": [*ROWS, "chat/test_calls.py", "chat/test_write.py"],
     "chat/repair": [*ROWS, "emission/test_shapes.py", "chat/test_hermes.py"],
-    "chat/draft": [*ROWS, "chat/test_calls.py"],
     "chat/tool_calls": ["chat/test_calls.py", *ROWS],
     "chat/content": [*ROWS, "chat/test_hermes.py"],
 }

@@ -330,6 +330,15 @@ ROWS = [
         calls=[("call_1", "f", "{}", "running")],
     ),
     Row(
+        id="an error with any other finish is an error",
+        came=[ROLE, text("It "), frame({}, "stop", error={"message": "no"}, hermes=5), DONE],
+        sent=[0, 1, sse({"error": {"message": "no"}})],
+        ledger=[("error_shape", 2, ""), ("done_withheld", 3, "")],
+        text="It ",
+        finish=("",),
+        ending="upstream_error",
+    ),
+    Row(
         id="an error by length elsewhere than in the finish is an error",
         came=[ROLE, text("It "), sse({"error": {"message": "length"}, "hermes": 5}), DONE],
         sent=[0, 1, sse({"error": {"message": "length"}})],

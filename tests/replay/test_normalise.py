@@ -124,6 +124,22 @@ def test_a_new_recording_of_the_same_content_changes_no_body_line(seed: int) -> 
     assert first != second  # the clock
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"messages": [{"role": "tool", "tool_call_id": "ID", "content": "ok"}]},
+        {"input": [{"type": "function_call_output", "call_id": "ID", "output": "ok"}]},
+        {"previous_response_id": "ID"},
+    ],
+)
+def test_ids_of_earlier_turns_are_renamed_in_a_request(asked: dict[str, Any]) -> None:
+    chance = _chance(1)
+    id_ = _word(chance, "call_")
+    body = dumps(asked).replace(b"ID", id_.encode())
+    [done] = normalise([_recording(chance, body, _chat(chance, id_, "rains"), id_)])
+    assert done[1].raw == dumps(asked).replace(b"ID", b"call_1")
+
+
 def test_one_changed_token_changes_one_body_line() -> None:
     first = body_lines(sealed(conversation(1)[:1]))
     second = body_lines(sealed(conversation(2, "pours")[:1]))

@@ -8,7 +8,21 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.chat import DONE, Run, begin, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
+from tests.support.chat import (
+    DONE,
+    Run,
+    begin,
+    call,
+    call_entry,
+    chunk,
+    finish,
+    frame,
+    run,
+    sse,
+    tape,
+    text,
+    tool_calls,
+)
 from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import CALLS_IN_A_PIECE_MAX, NAME_CHARS_MAX
@@ -317,3 +331,16 @@ def test_calls_of_one_stream_take_linear_work() -> None:
 
     for frames in (at_once, one_by_one):
         assert work(frames(800)) <= 2.2 * work(frames(400))
+
+
+def test_whole_message_begins_no_call_after_one_without_a_name() -> None:
+    entries = [{"id": "x"}, {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}}]
+    whole = chunk({"index": 0, "delta": {}, "message": {"tool_calls": entries}, "finish_reason": "tool_calls"})
+    result = run(tape([text("hi", role=True), whole, DONE]))
+    assert not list(result.wire.calls())
+
+
+def test_arguments_of_a_whole_message_are_found_after_an_entry_that_is_no_object() -> None:
+    entries = [5, {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}]
+    whole = chunk({"index": 0, "delta": {}, "message": {"tool_calls": entries}, "finish_reason": "tool_calls"})
+    assert calls(run(tape([START, whole, DONE]))) == [("a", "f", '{"x":1}', "running")]

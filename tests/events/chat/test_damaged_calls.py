@@ -306,3 +306,9 @@ def test_a_bound_that_the_last_chunk_passes_is_a_limit() -> None:
     result = run(tape([START, arguments('{"a":"' + piece), arguments(piece), last]))
     assert result.ended.ending == "limit"
     assert chunks(result)[-1]["error"]["code"] == "limit"
+
+
+def test_arguments_after_the_finish_are_found_after_an_entry_that_is_no_object() -> None:
+    entries = [5, {"index": 0, "function": {"arguments": '{"path":"x"}'}}]
+    result = run(tape([START, finish("tool_calls"), frame({"tool_calls": entries}), DONE]))
+    assert {"late_call", "malformed_call"} <= set(result.ended.flags)

@@ -386,3 +386,10 @@ def test_record_without_value_is_parsed_on_demand() -> None:
     record = frame(b'data: {"a":"x"}\n\n', b'{"a":"x"}')
     assert record.read().value == {"a": "x"}
     assert record.read().read() == record._replace(value={"a": "x"})
+
+
+def test_shape_has_no_bytes_after_its_end() -> None:
+    shape = Shape.of(b'{"content":"a"}')
+    assert shape is not None
+    assert shape.texts(b'{"content":"b"}') == [b"b"]
+    assert shape.texts(b'{"content":"b"}"}') is None

@@ -611,3 +611,8 @@ def test_comments_and_pings_are_none(silent: bytes) -> None:
 def test_a_keepalive_is_life_of_an_agent_alone() -> None:
     (record,) = Recorder().read(1, KEEPALIVE)
     assert (speaks(record), speaks(record, hermes=True)) == (False, True)
+
+
+def test_recorder_that_does_not_skim_gives_no_frame_a_shape() -> None:
+    (record,) = Recorder().read(1, b'data: {"content":"a"}\n\n')
+    assert record.shape is None

@@ -24,7 +24,8 @@ from tests.support.chat import (
     text,
     tool_calls,
 )
-from wiretape.events.core.json_text import parse
+from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import CHUNKS_WAITING_MAX, EVENT_BYTES_MAX
 from wiretape.events.emit import Emitter, emit
 
@@ -211,3 +212,10 @@ def test_custom_call_of_type_function_gets_its_type() -> None:
     entry = {"index": 0, "id": "a", "type": "function", "custom": {"name": "f", "input": "x"}}
     sent = run(tape([frame({"role": "assistant", "tool_calls": [entry]}), finish("tool_calls"), DONE])).sent
     assert head(sent[0])["choices"][0]["delta"]["tool_calls"][0]["type"] == "custom"
+
+
+def test_replacement_character_in_a_whole_answer_damages_no_call() -> None:
+    entry = call_entry("a", "f", '{"x":"\ufffd"}')
+    answer = {"choices": [{"index": 0, "message": {"tool_calls": [entry]}, "finish_reason": "tool_calls"}]}
+    result = run(tape([dumps(answer)], body=True))
+    assert [call.state for call in result.wire.calls()] == [State.RUNNING]

@@ -17,6 +17,7 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.core.model import Ended, Ending
 from wiretape.events.core.settings import Facts, OnPartial, Profile, Reasoning
+from wiretape.events.emission.engine import KEEPALIVE
 from wiretape.events.emit import Emitter, events
 from wiretape.events.tape.record import Record, decode, encode
 from wiretape.events.tape.tape import Reader, Recorder, reads
@@ -212,12 +213,14 @@ def _speaks_chat(records: Sequence[Record]) -> bool:
 
 
 def _check_frames(output: bytes) -> None:
-    """What a client gets is SSE whose payloads are JSON or the terminator."""
+    """What a client gets is SSE whose payloads are JSON or the terminator, and keepalives."""
     decoder = Decoder(1 << 30, 1 << 30)
     frames = decoder.feed(output) + decoder.close()
     assert not decoder.rest, f"no whole frame at the end: {decoder.rest[:80]!r}"
     for frame in frames:
         payload = frame.payload
+        if frame.raw == KEEPALIVE:  # emitted by a `keepalive` record
+            continue
         assert payload is not None, f"a frame without data: {frame.raw[:80]!r}"
         assert payload == b"[DONE]" or parse(payload) is not ABSENT, f"no JSON: {payload[:80]!r}"
         assert frame.id is None, "an id on a chat stream"

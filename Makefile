@@ -123,7 +123,7 @@ failures: install ## run every failure case through the whole proxy, write docs/
 
 .PHONY: coverage
 coverage: install ## measure branch coverage of events/ by its fast tests (100 %)
-	$(PY) -m coverage run -m pytest --quiet -m "not slow" tests/events
+	$(PY) -m coverage run -m pytest --quiet -m "not slow" tests/events tests/proxy/test_summary.py
 	$(PY) -m coverage report
 
 # The default suite takes a sample of these: of the captures, the cancels, the sealed streams.

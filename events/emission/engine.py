@@ -236,9 +236,8 @@ class Engine:
         if shape is None and payload is not None and not record.keys and self._shapes_left:  # it was read from a tape
             shape = Shape.of(payload)
             self._shapes_left -= shape is not None
-        if out is None or shape is None or payload is None or out.reserialised:
-            return None
-        if not self.delivered or self._closed or self._cards.due:
+        goes_on = self.delivered and not self._closed and not self._cards.due
+        if not goes_on or out is None or shape is None or payload is None or out.reserialised:
             return None
         texts = shape.texts(payload)
         if texts is None:

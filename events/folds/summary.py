@@ -246,8 +246,6 @@ class StreamSummary:
         if kind in ("attempt", "body") or (kind == "frame" and speaks(record, hermes=self.hermes)):
             self._hear(t)
         for event in events:
-            if isinstance(event, model.Repaired):
-                continue
             self.message.apply(event)
             self._markup.apply(event)
             if isinstance(event, model.TextPiece | model.CallPiece):

@@ -105,6 +105,25 @@ def test_what_says_anything_decides_that_it_was_no_seed(decides: bytes) -> None:
     assert next(result.wire.calls()).arguments == "{}"
 
 
+def test_an_error_field_without_its_blank_line_is_an_error() -> None:
+    result = run(tape([text("a", role=True), b'error: {"message":"overloaded"}']))
+    assert "error_field" in result.repairs
+    assert result.ended.ending == "upstream_error"
+
+
+def test_an_error_next_to_choices_without_a_finish_is_sent_after_them() -> None:
+    choices = [7, {"index": 0, "delta": {"role": "assistant", "content": "a"}, "finish_reason": None}]
+    result = run(tape([sse({"id": "chatcmpl-1", "choices": choices, "error": {"message": "overloaded"}})]))
+    assert "error_apart" in result.repairs
+    assert result.ended.ending == "upstream_error"
+
+
+def test_legacy_arguments_that_are_json_become_text() -> None:
+    result = run(tape([frame({"role": "assistant", "function_call": {"name": "f", "arguments": {"a": 1}}}), DONE]))
+    assert "arguments_not_text" in result.repairs
+    assert b'"arguments":"{\\"a\\":1}"' in result.out
+
+
 def test_an_error_field_that_is_no_object_is_no_error() -> None:
     result = run(tape([HI, b"error: {no}\n\n", b"error: {}\n\n", finish(), DONE]))
     assert result.ended.ending == "upstream_error"

@@ -4,9 +4,10 @@ import pytest
 
 from tests.support.chat import DONE, call, finish, frame, run, sse, tape, text
 from wiretape.events.core.lifecycle import State
-from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
+from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsComplete, ToolArgumentsDelta
 from wiretape.events.emit import summarise
-from wiretape.events.folds.summary import Markup, Move, Warned
+from wiretape.events.folds.summary import Markup, Move, StreamSummary, Warned
+from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -95,6 +96,40 @@ def test_silence_counts_from_the_attempt_and_a_pause_from_content() -> None:
 def test_an_end_alone_is_no_silence() -> None:
     summary = summarise([Record(0, 100, "end", {"cause": "eof"})])
     assert (summary.longest_silence_us, summary.longest_pause_us) == (0, 0)
+
+
+def test_results_marks_and_refusals_are_kept() -> None:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat"})]
+    records.append(recorder.record("history", 0, {"marks": [{"markers": 1}]}))
+    records.append(recorder.record("results", 0, {"results": [{"id": "c"}]}))
+    records += recorder.read(1, frame({"role": "assistant", "refusal": "no"}))
+    summary = summarise(records)
+    assert (summary.history, summary.results["results"]) == ([{"markers": 1}], [{"id": "c"}])
+    assert summary.message.refusal() == "no"
+
+
+def test_stream_of_another_dialect_has_the_warnings_of_its_tape() -> None:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": ""}), recorder.body(1, b"{}")]
+    records.append(recorder.end(2, {"cause": "reset", "ending": "reset", "flags": ["unframed"]}))
+    assert summarise(records).warnings == [Warned("reset", ()), Warned("unframed", ())]
+
+
+def test_a_call_that_was_never_announced_does_not_move() -> None:
+    summary = StreamSummary()
+    record = Record(0, 1, "frame", raw=b"data: {}\n\n")
+    summary.take(record, Wire(), [ToolArgumentsComplete(n=0, choice=0, call=0)])
+    summary.take(record, Wire())
+    assert (summary.moves, summary.frames) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    "repeated", [frame({"text": "a", "content": "b"}), frame({"content": "b"}).replace(b'"b"', b'"\\u0062"')]
+)
+def test_text_next_to_another_text_or_in_escapes_is_read(repeated: bytes) -> None:
+    records = tape([text("x", role=True), repeated, repeated, repeated, finish(), DONE])
+    assert summarise(records).message.text() == "xbbb"
 
 
 def test_frames_of_one_shape_add_their_text() -> None:

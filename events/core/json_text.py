@@ -78,8 +78,11 @@ class Number(float):
 def parse_exactly(text: bytes) -> tuple[Any, list[str]]:
     """Return the value of JSON text without losing integers or the spelling of numbers, and the keys that repeat.
 
-    Of repeated keys the last one counts, as in every JSON reader that we know.
+    Of repeated keys the last one counts, as in every JSON reader that we know. Raise ValueError beyond the depth that
+    every supported Python reads.
     """
+    if _nests_too_deeply(text):
+        raise ValueError("nested too deeply")
     repeated: list[str] = []
 
     def from_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

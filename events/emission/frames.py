@@ -118,7 +118,7 @@ class Styles:
             return _SPACED_UNICODE if b'": ' in payload else dumps, ABSENT, ()
         try:
             return dumps, *parse_exactly(payload)
-        except (ValueError, RecursionError):  # orjson reads deeper than the standard library
+        except ValueError:  # orjson reads deeper than we read exactly
             return dumps, ABSENT, ()
 
 

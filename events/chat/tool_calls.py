@@ -79,7 +79,7 @@ class Calls:
         `lost` means that an unreadable frame may have been about a call that nothing else mentions.
         """
         for call in self.known:
-            if call.announced and not call.custom:  # whose input may be nothing, and is no object
+            if call.announced and not call.custom:  # a custom tool's input is free text, and may be empty
                 self._close(draft, call)
         legacy = self.legacy
         if (lost or (self._lost and word != "stop")) and not self.known and not legacy.name:

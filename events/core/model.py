@@ -199,7 +199,7 @@ class Repaired(_Caused):
     """One entry of the ledger: a difference between what came and what was emitted.
 
     With a `key`, one member of the object at `path` in the payload of the record's frame changed from `before` to
-    `after` (an integer key is an element that left its list); ABSENT means that it was not or is no longer in there.
+    `after` (an integer key is an element that left its list); ABSENT means that it is missing on that side.
     Without a key, `before` and `after` are whole frames: one was added, withheld or replaced. An entry with neither
     marks something that was noticed and not changed. Entries of one record apply in order.
     """

@@ -32,7 +32,7 @@ class Settings:
     cumulative: bool = False
     #: A `<think>` block at the head of the content becomes reasoning (Q78).
     think: bool = False
-    #: A whole answer where a stream was due becomes one (Q96); else it is no answer.
+    #: Turn a whole answer into a stream where one was requested (Q96); otherwise refuse it.
     synthesise: bool = True
     #: Lifecycle frames show a picture of their tool.
     emoji: bool = False

@@ -62,7 +62,7 @@ class Reaper:
 
     def watch(self, check: Check, at: float) -> None:
         """Call `check` at this time."""
-        at = max(at, trio.current_time())  # a time in the past is no sign that this process was stopped
+        at = max(at, trio.current_time())  # a deadline already passed does not mean that this process was suspended
         heappush(self._due, (at, next(self._order), check))
         self._nap.deadline = min(self._nap.deadline, at)
 

@@ -65,7 +65,7 @@ _PREFIX: Final = re.compile(r"^.*?(?=/v\d+[a-z0-9]*(?:/|$))")
 #: A multipart body begins and ends with its boundary.
 _BOUNDARY: Final = re.compile(rb"--([^\r\n]{1,70})\r\n")
 _PLACEHOLDER: Final = re.compile(r"\[redacted-(?:password|secret)(?:-\d+)?\]")
-#: In place of a placeholder. Something shorter is another word (`<id>`), something longer is no secret.
+#: In place of a placeholder. Something shorter is another word (`<id>`), something longer is not a secret.
 _WORD: Final = r'(?:[^\s"\\]|\\["\\]){3,512}?'
 
 

@@ -13,7 +13,7 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object
 from wiretape.events.tape.record import NO_KEYS, Record
 
-from .matching.compared_request import ComparedRequest, blank
+from .matching.match import ComparedRequest, blank
 from .normalize.normalize import normalise
 from .redaction.plain_text import unreadable
 from .redaction.redact import findings, redact, unmatched

@@ -28,8 +28,8 @@ from wiretape.proxy.serve import Running, running
 from wiretape.proxy.upstream.connection import WireError
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
-from ..matching.compared_request import request_of
 from ..matching.json_diff import joined_path, kind_of
+from ..matching.match import request_of
 from ..playback.player import attempts_of, head_of
 from ..playback.script import Request
 from ..redaction.plain_text import opened

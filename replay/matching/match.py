@@ -5,19 +5,57 @@ first. If none has the key, the only one that is equal in a loose reading answer
 next stream of the same method and path.
 """
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
-from wiretape.events.core.json_text import dumps
-from wiretape.events.tape.record import Record
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import as_list, as_object, dumps
+from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.tape import reads
 
+from ..playback.player import headers_to_send
 from ..playback.script import Request, Script, json_answer
-from .compared_request import ComparedRequest, Prepare, Unlike, blank, ids_given_out
+from ..redaction.plain_text import plain_body
+from ..redaction.redact import blanked, blanked_path, redact
+from ..redaction.user_rules import Redaction
+from ..sealed.sealed import asked_keys
 from .json_diff import changes, shortened
+from .key import (
+    IDS,
+    Canonical,
+    canonical,
+    exact,
+    exact_key_of,
+    fits,
+    key_of,
+    loose_key_of,
+    prefix_of,
+    route_of,
+    without_boundary,
+)
 
-__all__ = ["LOOSELY", "MISS_STATUS", "NO_RETRY", "Deck", "Drift", "How", "Miss", "Taken"]
+__all__ = [
+    "LOOSELY",
+    "MISS_STATUS",
+    "NO_RETRY",
+    "ComparedRequest",
+    "Deck",
+    "Drift",
+    "How",
+    "Miss",
+    "Row",
+    "Taken",
+    "blank",
+    "prepare_of",
+    "request_of",
+]
+
+#: Redact a request as a recording was redacted.
+_Prepare = Callable[[Request], Request]
 
 How = Literal["key", "position"]
 
@@ -31,6 +69,149 @@ _DRIFTS_MAX: Final = 20
 #: Recorded requests compared in full to find the nearest one.
 _COMPARED_MAX: Final = 200
 _RECORD: Final = "wiretape record --upstream URL -o FILE -- COMMAND"
+#: A member of a response that names something; inside a string its quotes would be escaped.
+_GIVEN_ID: Final = re.compile(
+    rb'"(?:%b)"\s*:\s*"([^"\\]{1,256})"' % "|".join(sorted({*IDS, "message_id", "response_id"})).encode()
+)
+
+
+# -- requests, prepared to be compared ---------------------------------------------------------------------------------
+
+
+def request_of(records: Sequence[Record]) -> Request:
+    """Return the request of a stream, as far as the tape contains it."""
+    request = next((record for record in records if record.kind == "request"), None)
+    if request is None:
+        raise TapeError("a stream without its request cannot be matched")
+    body = request.raw or b"".join(record.raw or b"" for record in records if record.kind == "upload")
+    method, path = (str(request.keys.get(name, "")).encode("latin-1", "replace") for name in ("method", "path"))
+    return Request(method, path, headers_to_send(request.keys), body)
+
+
+def blank(request: Request) -> Request:
+    """Remove compression and secrets from a body, because another client has another secret."""
+    request = _decoded(request)
+    return request._replace(body=blanked(request.body)) if request.body else request
+
+
+def _decoded(request: Request) -> Request:
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers]
+    return request._replace(body=plain_body(headers, request.body)) if request.body else request
+
+
+def prepare_of(header: Mapping[str, Any]) -> _Prepare:
+    """Return the redaction that the header of a sealed tape records."""
+    redacted = as_object(header.get("redacted"))
+    paths, prompts = as_list(redacted.get("paths")), bool(redacted.get("prompts"))
+    if not paths and not prompts:
+        return blank
+    redaction = Redaction(paths=tuple(str(path) for path in paths), prompts=prompts)
+
+    def prepare(request: Request) -> Request:
+        request = _decoded(request)
+        record = Record(0, 0, "request", NO_KEYS, request.body or None)
+        [[redacted]] = redact([[record]], redaction)
+        return blank(request._replace(body=redacted.raw or b""))
+
+    return prepare
+
+
+class _Unlike(NamedTuple):
+    """What differs between two requests with one key."""
+
+    volatile: bool = False
+    #: An id that these recordings contain.
+    ids: bool = False
+    #: Both continue responses of these recordings, but not the same one.
+    continues_another: bool = False
+
+
+class ComparedRequest:
+    """One request in the forms by which it is compared; each is made when it is first needed."""
+
+    def __init__(self, request: Request, prepare: _Prepare = blank, sha256: str = "") -> None:
+        """`sha256` is the hash of a body that was not kept."""
+        self._original = request
+        self._sha256 = sha256
+        self._prepare = prepare
+        self._under: dict[_Prepare, ComparedRequest] = {prepare: self}
+        self.place = request.method.decode("latin-1"), blanked_path(request.target.decode("latin-1"))
+        self.hashed = bool(sha256)
+        self.route = route_of(*self.place)
+        self.prefix = prefix_of(self.place[1])
+
+    @staticmethod
+    def recorded(records: Sequence[Record], prepare: _Prepare) -> "ComparedRequest":
+        """Return the recorded request of a stream."""
+        request, sha256 = request_of(records), asked_keys(records).get("sha256")
+        return ComparedRequest(request, prepare, sha256 if isinstance(sha256, str) and not request.body else "")
+
+    def like(self, recorded: "ComparedRequest") -> "ComparedRequest":
+        """Return this request under the redaction of a recording."""
+        prepare = recorded._prepare  # noqa: SLF001 - of the same class
+        if prepare not in self._under:
+            self._under[prepare] = ComparedRequest(self._original, prepare)
+        return self._under[prepare]
+
+    @cached_property
+    def body(self) -> bytes:
+        """The redacted body."""
+        return self._prepare(self._original).body
+
+    @cached_property
+    def key(self) -> str:
+        """The key."""
+        return exact_key_of(*self.place, self._sha256) if self.hashed else key_of(*self.place, self.body)
+
+    @cached_property
+    def loose_key(self) -> str:
+        """The key by which to search if no recording has the key."""
+        return "" if self.hashed else loose_key_of(*self.place, self.body)
+
+    @cached_property
+    def canonical(self) -> dict[str, Any]:
+        """The form that decides the key."""
+        return canonical(*self.place, self.body).value
+
+    @cached_property
+    def plain(self) -> Canonical:
+        """The same with volatile values, which distinguish requests with one key."""
+        return canonical(*self.place, self.body, "plain")
+
+    @cached_property
+    def exact(self) -> dict[str, Any]:
+        """The form in which everything counts."""
+        return exact(*self.place, self.body)
+
+    @cached_property
+    def _text(self) -> str:
+        """The canonical form as text, with a body that is not JSON instead of its hash."""
+        form, rest = self.canonical, b""
+        if "sha256" in as_object(form["body"]):
+            form, rest = {**form, "body": None}, without_boundary(self.body)
+        return (dumps(form) + rest).decode("utf-8", "surrogateescape")
+
+    # -- a recorded request and a sent one ----------------------------------------------------------------------------
+
+    def has_key_of(self, sent: "ComparedRequest") -> bool:
+        """Return whether both have one key, but for secrets that only a name gave away."""
+        sent = sent.like(self)
+        if self.hashed:  # redacted or not
+            hashes = {hashlib.sha256(body).hexdigest() for body in (sent.body, sent._original.body)}  # noqa: SLF001 - of the same class
+            return self.key in {exact_key_of(*sent.place, sha256) for sha256 in hashes}
+        return self.key == sent.key or fits(self._text, sent._text)  # noqa: SLF001 - of the same class
+
+    def unlike(self, sent: "ComparedRequest", given: Callable[[str], bool]) -> _Unlike:
+        """Return what differs besides the key; `given` knows the ids in these recordings."""
+        if self.hashed:
+            return _Unlike()
+        sent = sent.like(self)
+        pairs = zip(self.plain.ids, sent.plain.ids, strict=False)
+        others = {other for mine, other in pairs if mine != other and given(other)}
+        return _Unlike(self.plain.value != sent.plain.value, bool(others), not others.isdisjoint(sent.plain.answers))
+
+
+# -- finding the stream ------------------------------------------------------------------------------------------------
 
 
 class Drift(NamedTuple):
@@ -107,31 +288,28 @@ class Miss:
         return replace(response, headers=[*response.headers, NO_RETRY])
 
 
+class Row(NamedTuple):
+    """A stream of a deck."""
+
+    records: Sequence[Record]
+    name: str = "stream 1"
+    #: The number of its file.
+    conversation: int = 0
+    #: How its file was redacted.
+    prepare: _Prepare = blank
+
+
 class Deck:
     """The streams of one or more recordings. Each answers once, or again and again with `repeat`."""
 
-    def __init__(
-        self,
-        streams: Sequence[Sequence[Record]],
-        how: How = "key",
-        *,
-        repeat: bool = False,
-        names: Sequence[str] = (),
-        conversations: Sequence[int] = (),
-        prepares: Sequence[Prepare] = (),
-        record: str = _RECORD,
-    ) -> None:
-        """For each stream: its name, its conversation (the number of its file), and how its file was redacted."""
+    def __init__(self, rows: Sequence[Row], how: How = "key", *, repeat: bool = False, record: str = _RECORD) -> None:
         self.how: How = how
-        self.names = names or [f"stream {number}" for number in range(1, len(streams) + 1)]
-        self.conversations = conversations or [0] * len(streams)
-        self.streams = streams
+        self.rows = rows
         self._repeat = repeat
         self._record = record
-        each = prepares or [blank] * len(streams)
-        self._prepare = each[0] if each else blank
-        self._recorded = [ComparedRequest.recorded(*pair) for pair in zip(streams, each, strict=True)]
-        self._left = dict.fromkeys(range(len(streams)))
+        self._prepare = rows[0].prepare if rows else blank
+        self._recorded = [ComparedRequest.recorded(row.records, row.prepare) for row in rows]
+        self._left = dict.fromkeys(range(len(rows)))
         #: In the order in which they answered last.
         self._used: dict[int, None] = {}
         #: By key, the broken responses that only the same request gets again.
@@ -139,7 +317,9 @@ class Deck:
 
     @cached_property
     def _ids_by_stream(self) -> Sequence[frozenset[str]]:
-        return [ids_given_out(records) for records in self.streams]
+        """The ids that each response names."""
+        bodies = [b"".join(data for _, data in reads(row.records)) for row in self.rows]
+        return [frozenset(found[1].decode("utf-8", "replace") for found in _GIVEN_ID.finditer(body)) for body in bodies]
 
     @cached_property
     def _all_ids(self) -> frozenset[str]:
@@ -148,7 +328,7 @@ class Deck:
     @property
     def unused(self) -> list[int]:
         """The streams that never answered."""
-        return [place for place in range(len(self.streams)) if place not in self._used]
+        return [place for place in range(len(self.rows)) if place not in self._used]
 
     def take(self, request: Request) -> Taken | Miss:
         """Return the stream that answers."""
@@ -162,7 +342,7 @@ class Deck:
         self._left.pop(place, None)
         self._used.pop(place, None)
         self._used[place] = None
-        return Taken(place=place, records=self.streams[place], drift=drift, loosely=loosely)
+        return Taken(place=place, records=self.rows[place].records, drift=drift, loosely=loosely)
 
     def broke(self, request: Request, taken: Taken) -> None:
         """Give the stream to the client again, because a fault broke its response.
@@ -207,14 +387,14 @@ class Deck:
         """Drop streams that continue another response, and prefer the same path prefix and conversation."""
         places = [place for place in places if not self._unlike(place, sent).continues_another]
         places = [place for place in places if self._recorded[place].prefix == sent.prefix] or places
-        if len({self.conversations[place] for place in places}) < 2:
+        if len({self.rows[place].conversation for place in places}) < 2:
             return places
         # Sealed files number their ids alike: prefer the file whose response was given.
         named = self._recorded[places[0]].plain.answers
-        gave = {self.conversations[place] for place in self._used if named and named & self._ids_by_stream[place]}
-        return [place for place in places if self.conversations[place] in gave] or places
+        gave = {self.rows[place].conversation for place in self._used if named and named & self._ids_by_stream[place]}
+        return [place for place in places if self.rows[place].conversation in gave] or places
 
-    def _unlike(self, place: int, sent: ComparedRequest) -> Unlike:
+    def _unlike(self, place: int, sent: ComparedRequest) -> _Unlike:
         return self._recorded[place].unlike(sent, lambda id_: id_ in self._all_ids)
 
     def _has_key(self, place: int, sent: ComparedRequest) -> bool:
@@ -240,12 +420,12 @@ class Deck:
             nearest = min(compared, key=lambda place: self._distance(place, sent), default=None)
         if nearest is not None:
             drift = self._drift(nearest, sent)
-            return replace(miss, nearest=self.names[nearest], used=used, drift=drift)
+            return replace(miss, nearest=self.rows[nearest].name, used=used, drift=drift)
         # A path with the same last part suggests a base URL without its `/v1`, or with two.
         for place in places:
             route = self._recorded[place].route
             if route.rpartition("/")[2] == asked.rpartition("/")[2]:
-                return replace(miss, nearest=self.names[place], drift=[Drift("path", route, asked)])
+                return replace(miss, nearest=self.rows[place].name, drift=[Drift("path", route, asked)])
         return miss
 
     def _distance(self, place: int, sent: ComparedRequest) -> int:

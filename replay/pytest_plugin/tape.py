@@ -24,14 +24,13 @@ from ..compare.levels import ending_of
 from ..compare.verify import compare_shapes
 from ..faults.cutting import Prefix, Unit, prefixes_of
 from ..faults.faults import FaultError, Faults
-from ..matching.compared_request import ComparedRequest, blank, request_of
+from ..matching.match import ComparedRequest, blank, request_of
 from ..playback.script import Request, Script
 from ..playback.transport import TapeTransport
 from ..redaction.user_rules import Detector, Redaction
 from ..seal import Rules, seal
 from ..sealed.files import Recording, age_of, parse
-from ..serving.outcome import Fold, Outcome, Sent
-from ..serving.serving import Serving, deck_of
+from ..serving.serving import Fold, Outcome, Sent, Serving, deck_of
 from .plan import Named, Plan, named_faults
 from .thread import Proxy, Streams, Thread, stripped
 
@@ -240,7 +239,7 @@ class Tape:
         if self._prefix is None and playback.faults.unapplied:
             return f"no response had a place for {', '.join(playback.faults.unapplied)}"
         if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
-            return f"{len(playback.unused)} of {len(playback.deck.streams)} recorded streams were not asked for"
+            return f"{len(playback.unused)} of {len(playback.deck.rows)} recorded streams were not asked for"
         self.notes += [f"{self.plan.nodeid}: {each}" for each in playback.loose]
         return ""
 

@@ -1,32 +1,145 @@
-"""Answer requests from recordings: the stream, its faults, and a report of what happened."""
+"""_Answer requests from recordings: the stream, its faults, and what the client sent and received."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from http.client import INTERNAL_SERVER_ERROR
 from pathlib import Path
 from threading import Lock
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.errors import TapeError, WiretapeError
-from wiretape.events.core.json_text import dumps
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
+from wiretape.events.core.lifecycle import State
+from wiretape.events.core.model import Event
+from wiretape.events.emit import events, summarise
 from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import reads
 
 from ..faults.faults import Faults
-from ..matching.compared_request import Prepare, prepare_of, request_of
-from ..matching.match import LOOSELY, MISS_STATUS, NO_RETRY, Deck, How, Miss, Taken
-from ..playback.player import INSTANT, Speed, each_attempt, script_of
+from ..matching.match import LOOSELY, MISS_STATUS, NO_RETRY, Deck, How, Miss, Row, Taken, prepare_of, request_of
+from ..playback.player import INSTANT, Speed, as_played, attempts_of, each_attempt, script_of
 from ..playback.script import Request, Script, json_answer
 from ..playback.server import Served, place_of_fault
+from ..redaction.plain_text import plain_body
 from ..redaction.redact import shown_path
 from ..sealed.files import Recording, load
-from .outcome import Outcome, Sent
 
-__all__ = ["Answer", "Attempts", "Serving", "deck_of", "load_deck"]
+__all__ = ["Attempts", "Call", "Fold", "Outcome", "Sent", "Serving", "deck_of", "load_deck"]
 
 Attempts = Literal["answered", "recorded"]
 
 #: Unused streams that are listed by name.
 _LISTED_MAX: Final = 20
+#: States of calls that a client may run.
+_HANDED_OVER: Final = frozenset({State.READY, State.RUNNING, State.COMPLETED, State.FAILED, State.ABANDONED})
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request as the client sent it; nothing in it comes from the tape."""
+
+    method: str
+    #: As the provider would have received it.
+    path: str
+    #: By lower-case name; the last of several with one name.
+    headers: Mapping[str, str]
+    body: bytes
+
+    @staticmethod
+    def of(request: Request) -> "Sent":
+        """Return a request from its bytes."""
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
+        return Sent(request.method.decode("latin-1"), request.target.decode("latin-1"), headers, request.body)
+
+    @cached_property
+    def json(self) -> Any:
+        """The body, decompressed and parsed; None if it is not JSON."""
+        value = parse(plain_body(self.headers.items(), self.body))
+        return None if value is ABSENT else value
+
+    def __str__(self) -> str:
+        body: dict[str, Any] = as_object(self.json)
+        model, messages = body.get("model"), as_list(body.get("messages"))
+        of_model = f", model {model}" if isinstance(model, str) else ""
+        with_messages = f", {len(messages)} messages" if messages else ""
+        path = shown_path(self.path.encode("latin-1", "replace"))
+        return f"{self.method} {path} ({len(self.body)} bytes{of_model}{with_messages})"
+
+
+class Call(NamedTuple):
+    """A tool call as far as the client received it."""
+
+    id: str
+    name: str
+    arguments: str
+    #: See docs/lifecycle.md.
+    state: str
+    #: The call is complete and its arguments are valid, so a client may run it.
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """The accumulated message; other exchanges than chat completions have only an ending."""
+
+    ending: str
+    flags: Sequence[str]
+    text: str
+    reasoning: str
+    refusal: str
+    finish: str
+    calls: Sequence[Call]
+    usage: Mapping[str, int] | None
+    #: What a person should know: a code, and the names of the tools concerned.
+    warnings: Sequence[tuple[str, Sequence[str]]]
+
+
+class Outcome:
+    """One response as its client received it, with any fault."""
+
+    def __init__(self, recorded: Sequence[Record], played: Script | None = None) -> None:
+        """`played` is the script that was played, unless it was the recorded one."""
+        self._recorded, self._played = recorded, played
+
+    @cached_property
+    def records(self) -> Sequence[Record]:
+        """The tape of this response."""
+        return self._recorded if self._played is None else as_played(self._recorded, self._played)
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """The events in order."""
+        return list(events(self.records))
+
+    @cached_property
+    def timing(self) -> list[tuple[float, int]]:
+        """The time of each read in seconds since the request, and its size in bytes."""
+        began = self.records[0].t
+        return [((t - began) / 1_000_000, len(data)) for t, data in reads(attempts_of(self.records)[-1])]
+
+    @cached_property
+    def fold(self) -> Fold:
+        """The accumulated message."""
+        summary = summarise(self.records)
+        message, ended = summary.message, summary.wire.ended
+        ending, flags = (ended.ending, ended.flags) if ended is not None else ("", ())
+        if not summary.chat:
+            ending, flags = summary.ending or "", tuple(summary.flags)
+        return Fold(
+            ending=ending,
+            flags=flags,
+            text=message.text(),
+            reasoning=message.reasoning(),
+            refusal=message.refusal(),
+            finish=message.choices[0].finish,
+            calls=[
+                Call(call.id, call.name, call.arguments, call.state.value, call.state in _HANDED_OVER)
+                for call in summary.wire.all_calls()
+            ],
+            usage=summary.wire.usage,
+            warnings=[(code, [name for _, name in calls]) for code, calls in summary.warnings if summary.chat],
+        )
 
 
 def load_deck(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered", repeat: bool = False) -> Deck:
@@ -51,25 +164,20 @@ def deck_of(
 
     With `recorded`, each attempt is a stream of its own. `record` is the command that records a missing stream.
     """
-    streams: list[Sequence[Record]] = []
-    names: list[str] = []
-    conversations: list[int] = []
-    prepares: list[Prepare] = []
+    rows: list[Row] = []
     for conversation, (name, (header, recorded)) in enumerate(named):
         prepare = prepare_of(header)
         for number, records in enumerate(recorded, 1):
             words = [name] * bool(name) + [f"stream {number}"] * (not name or len(recorded) > 1)
             each = each_attempt(records) if attempts == "recorded" else [records]
             for at, stream in enumerate(each, 1):
-                streams.append(stream)
-                names.append(", ".join([*words, *([f"attempt {at}"] if len(each) > 1 else [])]))
-                conversations.append(conversation)
-                prepares.append(prepare)
-    return Deck(streams, how, repeat=repeat, names=names, conversations=conversations, prepares=prepares, record=record)
+                attempt = [f"attempt {at}"] if len(each) > 1 else []
+                rows.append(Row(stream, ", ".join([*words, *attempt]), conversation, prepare))
+    return Deck(rows, how, repeat=repeat, record=record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class _Answer:
     """The recorded response to one request."""
 
     taken: Taken
@@ -136,12 +244,12 @@ class Serving:
             if isinstance(answer, Miss):
                 line = f"miss: {'; '.join(each.strip() for each in answer.lines())}"
             else:
-                line = f"{self.deck.names[answer.taken.place]}: {answer.line()}"
+                line = f"{self.deck.rows[answer.taken.place].name}: {answer.line()}"
             self.missed += isinstance(answer, Miss)
             self._note(request, answer, line)
             return answer.script
 
-    def _take(self, request: Request) -> Answer | Miss:
+    def _take(self, request: Request) -> _Answer | Miss:
         taken = self.deck.take(request)
         if isinstance(taken, Miss):
             return taken
@@ -149,7 +257,7 @@ class Serving:
         faulty, answered = self.faults.over(recorded, taken.place)
         if not answered:
             self.deck.broke(request, taken)
-        return Answer(
+        return _Answer(
             taken=taken,
             script=replace(faulty, headers=[*faulty.headers, LOOSELY]) if taken.loosely else faulty,
             faulty=_content(faulty) != _content(recorded),
@@ -163,12 +271,12 @@ class Serving:
         script = json_answer(dumps({"error": {"message": message, "type": "wiretape_error", "code": code}}), status)
         return replace(script, headers=[*script.headers, NO_RETRY])
 
-    def _note(self, request: Request, answer: Answer | Miss | None, line: str) -> None:
+    def _note(self, request: Request, answer: _Answer | Miss | None, line: str) -> None:
         if self._say is not None:
             self._say(f"{_shown(request)} -> {line}")
             return
         self.sent.append(sent := Sent.of(request))
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, _Answer):
             self.misses += [answer] if answer is not None else []
             self._log.append((sent, None, None))
             return
@@ -177,7 +285,7 @@ class Serving:
         self._log.append((sent, taken, outcome))
         self.changed = self.changed or answer.faulty
         if taken.loosely:
-            self.loose.append(f"request {len(self.sent)} is {self.deck.names[taken.place]}, {taken.note()}")
+            self.loose.append(f"request {len(self.sent)} is {self.deck.rows[taken.place].name}, {taken.note()}")
 
     # -- on the command line ------------------------------------------------------------------------------------------
 
@@ -190,7 +298,7 @@ class Serving:
     def remaining(self) -> list[str]:
         """Return lines about streams that were never requested and faults that never applied."""
         unused = [place for place in self.deck.unused if place not in self.faults.requested]
-        lines = [f"{self.deck.names[place]} was not requested" for place in unused[:_LISTED_MAX]]
+        lines = [f"{self.deck.rows[place].name} was not requested" for place in unused[:_LISTED_MAX]]
         if len(unused) > _LISTED_MAX:
             lines.append(f"nor were {len(unused) - _LISTED_MAX} more")
         return [*lines, *(f"fault {text} had no place in any response" for text in self.faults.unapplied)]
@@ -204,7 +312,7 @@ class Serving:
         for number, (sent, taken, outcome) in enumerate(self._log, 1):
             words = "no recorded response"
             if taken is not None and outcome is not None:
-                words = ", ".join([self.deck.names[taken.place], outcome.fold.ending, *map(str, taken.drift)])
+                words = ", ".join([self.deck.rows[taken.place].name, outcome.fold.ending, *map(str, taken.drift)])
             lines.append(f"{number}. {sent} -> {words}")
         return lines
 
@@ -212,7 +320,7 @@ class Serving:
     def unused(self) -> list[str]:
         """A line for each stream that was not requested."""
         deck = self.deck
-        return [f"{deck.names[place]}: {Sent.of(request_of(deck.streams[place]))}" for place in deck.unused]
+        return [f"{deck.rows[place].name}: {Sent.of(request_of(deck.rows[place].records))}" for place in deck.unused]
 
 
 def _shown(request: Request) -> str:

@@ -21,7 +21,7 @@ from wiretape.proxy.server.server import ServerSettings, listening, serve
 from wiretape.proxy.store.catalogue_row import CatalogueRow
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import StoreFullError
-from wiretape.replay.matching.match import Deck, Miss, Taken
+from wiretape.replay.matching.match import Deck, Miss, Row, Taken
 from wiretape.replay.playback.script import Request
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.files import parse
@@ -97,7 +97,7 @@ async def test_hashed_upload_can_be_sealed_and_matched(autojump_clock: MockClock
         [records] = parse(seal([await home.tape()])).streams
         assert emit(records) == b"{}"
         for asked, found in ((b"other", Miss), (body, Taken)):
-            assert isinstance(Deck([records]).take(Request(b"POST", PATH.encode(), [], asked)), found)
+            assert isinstance(Deck([Row(records)]).take(Request(b"POST", PATH.encode(), [], asked)), found)
 
 
 async def test_slow_upload_has_no_total_deadline(autojump_clock: MockClock) -> None:

@@ -1,11 +1,12 @@
 """Tapes for tests of playback, made without a proxy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.replay.dialects import ANSWERS, PATHS
 from wiretape.events.core.json_text import dumps
-from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.record import NO_KEYS, Record, encode
+from wiretape.replay.matching.match import Deck, How, Row, prepare_of
 from wiretape.replay.playback.player import as_played
 from wiretape.replay.playback.script import Script, event_stream
 from wiretape.replay.seal import EXACT, seal
@@ -41,3 +42,18 @@ def sealed(*streams: Sequence[Record]) -> bytes:
 def live(records: Sequence[Record]) -> bytes:
     """Return a live tape."""
     return b"".join(map(encode, records))
+
+
+def deck_of(
+    streams: Sequence[Sequence[Record]],
+    how: How = "key",
+    header: Mapping[str, Any] = NO_KEYS,
+    *,
+    conversations: Sequence[int] = (),
+    **more: Any,
+) -> Deck:
+    """Return a deck of streams, all of one conversation by default."""
+    prepare = prepare_of(header)
+    numbered = zip(streams, conversations or [0] * len(streams), strict=True)
+    rows = [Row(records, f"stream {at}", number, prepare) for at, (records, number) in enumerate(numbered, 1)]
+    return Deck(rows, how, **more)

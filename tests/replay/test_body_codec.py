@@ -12,14 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.replay.canaries import CANARIES
-from tests.replay.made import live
+from tests.replay.made import deck_of, live
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 from wiretape.proxy.cli.main import app
 from wiretape.replay.check import check
 from wiretape.replay.compare.compare import compare
-from wiretape.replay.matching.compared_request import prepare_of
-from wiretape.replay.matching.match import Deck, Taken
+from wiretape.replay.matching.match import Taken
 from wiretape.replay.playback.player import script_of
 from wiretape.replay.playback.script import Request
 from wiretape.replay.redaction import plain_text as coded
@@ -132,7 +131,7 @@ def test_coded_request_is_sealed_decoded(name: str, uploaded: bool) -> None:
     with pytest.raises(TapeError, match="would hold 1 secrets"):
         seal([records], EXACT)
     assert codes(live(records)) == ["unsealed", "secret"]
-    deck = Deck([new], prepares=[prepare_of(found.header)])
+    deck = deck_of([new], header=found.header)
     assert isinstance(deck.take(request_of(make(BODY), kind, coding)), Taken)
 
 
@@ -176,8 +175,8 @@ def test_unreadable_request_is_not_kept(name: str, uploaded: bool) -> None:
     sha256 = hashlib.sha256(body).hexdigest()
     said = new[1].keys
     assert (said["unreadable"], said["bytes"], said["sha256"]) == (why, len(body), sha256)
-    assert isinstance(Deck([new]).take(request_of(body, coding=coding)), Taken)
-    assert not isinstance(Deck([new]).take(request_of(body + b"\x00", coding=coding)), Taken)
+    assert isinstance(deck_of([new]).take(request_of(body, coding=coding)), Taken)
+    assert not isinstance(deck_of([new]).take(request_of(body + b"\x00", coding=coding)), Taken)
 
 
 def test_decompression_bombs_are_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +258,7 @@ def test_recorder_states_a_coding_that_it_did_not_undo(name: str, claim: dict[st
     assert "secret" in codes(live(records))
     header, [new] = parse(seal([records]))
     assert b"[redacted-openai-1]" in b"".join(record.raw or b"" for record in new[:5])
-    assert isinstance(Deck([new], prepares=[prepare_of(header)]).take(request_of(BODY)), Taken)
+    assert isinstance(deck_of([new], header=header).take(request_of(BODY)), Taken)
 
 
 # -- who reads it -----------------------------------------------------------------------------------------------------

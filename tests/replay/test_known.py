@@ -7,13 +7,12 @@ from typing import Any, Final
 
 import pytest
 
-from tests.replay.made import asked, stream
+from tests.replay.made import asked, deck_of, stream
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.replay.check import check
-from wiretape.replay.matching.compared_request import prepare_of
 from wiretape.replay.matching.key import fits
-from wiretape.replay.matching.match import Deck, Taken
+from wiretape.replay.matching.match import Taken
 from wiretape.replay.playback.script import Request, event_stream, json_answer
 from wiretape.replay.redaction.redact import redact
 from wiretape.replay.seal import Rules, seal
@@ -36,7 +35,7 @@ def request(text: str, **more: Any) -> Request:
 def took(data: bytes, *requests: Request, how: Any = "key") -> list[int | None]:
     """Of each request the stream that answers, if one does."""
     header, streams = parse(data)
-    deck = Deck(streams, how, prepares=[prepare_of(header)] * len(streams))
+    deck = deck_of(streams, how, header)
     answers = [deck.take(each) for each in requests]
     return [answer.place if isinstance(answer, Taken) and not answer.drift else None for answer in answers]
 

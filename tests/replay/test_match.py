@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.replay.made import deck_of
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_object, parse
 from wiretape.events.tape.record import Record
-from wiretape.replay.matching.compared_request import blank, prepare_of, request_of
-from wiretape.replay.matching.match import Deck, Drift, How, Miss, Taken
+from wiretape.replay.matching.match import Deck, Drift, How, Miss, Row, Taken, blank, prepare_of, request_of
 from wiretape.replay.playback.script import Request
 from wiretape.replay.redaction.redact import redact
 from wiretape.replay.redaction.user_rules import Redaction
@@ -156,7 +156,7 @@ TAKEN: dict[str, tuple[dict[str, Any], list[list[Record]], list[Request], list[i
 @pytest.mark.parametrize("case", TAKEN)
 def test_the_stream_that_answers(case: str) -> None:
     how, recorded, requests, due = TAKEN[case]
-    deck = Deck(recorded, **how)
+    deck = deck_of(recorded, **how)
     assert taken(deck, *requests) == due
     assert deck.unused == [place for place in range(len(recorded)) if place not in due]
 
@@ -178,15 +178,15 @@ def test_a_turn_continues_the_response_that_it_names(how: str) -> None:
     ]
     later, first = (asking(turn(id_), RESPONSES) for id_ in ("resp_3", "resp_1"))
     for repeat in (False, True):
-        assert taken(Deck(recorded, repeat=repeat), later, first) == [3, 1]
+        assert taken(deck_of(recorded, repeat=repeat), later, first) == [3, 1]
     for id_ in ("resp_2", "resp_4"):
-        said = miss(Deck(recorded), asking(turn(id_), RESPONSES))
+        said = miss(deck_of(recorded), asking(turn(id_), RESPONSES))
         assert (said.used, bool(said.drift)) == (False, True)
         assert f'"resp_1" -> "{id_}"' in str(said.drift[0])
-    once = Deck(recorded)
+    once = deck_of(recorded)
     assert taken(once, later) == [3]
     assert miss(once, later).used
-    assert taken(Deck(recorded), asking(turn("resp_of_last_year"), RESPONSES)) == [1]
+    assert taken(deck_of(recorded), asking(turn("resp_of_last_year"), RESPONSES)) == [1]
 
 
 # -- loosely ----------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ LOOSELY_TAKEN: dict[str, tuple[list[bytes], bytes, int | None]] = {
 @pytest.mark.parametrize("case", LOOSELY_TAKEN)
 def test_loose_reading(case: str) -> None:
     recorded, asked, place = LOOSELY_TAKEN[case]
-    answer = Deck([stream(each) for each in recorded]).take(asking(asked))
+    answer = deck_of([stream(each) for each in recorded]).take(asking(asked))
     if place is not None:
         assert isinstance(answer, Taken)
         assert (answer.place, answer.loosely) == (place, True)
@@ -219,7 +219,7 @@ def test_a_request_is_redacted_as_its_recording_was() -> None:
     record = Record(1, 0, "request", {"method": "POST", "path": CHAT, "headers": []}, asked, asked)
     [[sealed]] = redact([[record]], Redaction(prompts=True))
     assert b"story" not in (sealed.raw or b"")
-    deck = Deck([[sealed], stream(A)], prepares=[prepare_of(header), blank])
+    deck = Deck([Row([sealed], prepare=prepare_of(header)), Row(stream(A))])
     assert taken(deck, asking(body("another story")), asking(A), asking(asked)) == [None, 1, 0]
     paths = prepare_of({"redacted": {"paths": ["messages[*].content"]}})
     assert b"story" not in paths(asking(asked)).body
@@ -254,7 +254,7 @@ MISSES: dict[str, tuple[How, list[bytes], bytes, int, list[str]]] = {
 @pytest.mark.parametrize("case", MISSES)
 def test_a_miss_names_the_nearest_stream_and_its_differences(case: str) -> None:
     how, recorded, asked, left, due = MISSES[case]
-    deck = Deck([stream(content) for content in recorded], how)
+    deck = deck_of([stream(content) for content in recorded], how)
     if case == "it was used":
         deck.take(asking(asked))
     said = miss(deck, asking(asked))
@@ -265,7 +265,7 @@ def test_a_miss_names_the_nearest_stream_and_its_differences(case: str) -> None:
 
 def test_long_misses_are_shortened() -> None:
     recorded = body(*[LONG] * 30)
-    said = miss(Deck([stream(recorded)]), asking(body(*["y" * 500] * 30)))
+    said = miss(deck_of([stream(recorded)]), asking(body(*["y" * 500] * 30)))
     lines = said.lines()
     assert len(lines) == 24
     assert lines[-2] == "  and 10 more"
@@ -273,7 +273,7 @@ def test_long_misses_are_shortened() -> None:
 
 
 def test_a_miss_is_a_response_that_sdks_do_not_retry() -> None:
-    said = miss(Deck([stream(A)], names=["tapes/x.tape, stream 1"], record="make tapes"), asking(B))
+    said = miss(Deck([Row(stream(A), "tapes/x.tape, stream 1")], record="make tapes"), asking(B))
     script = said.script
     assert script.status == 599
     assert dict(script.headers)[b"X-Should-Retry"] == b"false"
@@ -289,7 +289,7 @@ def test_a_miss_is_a_response_that_sdks_do_not_retry() -> None:
 @pytest.mark.parametrize("path", ["/chat/completions", "/v1/v1/chat/completions", "/v1/completions"])
 def test_a_miss_with_a_wrong_base_url_names_the_recorded_path(path: str) -> None:
     other = stream(A, path="/v1/models")
-    found = Deck([other, stream(A)]).take(asking(A)._replace(target=path.encode()))
+    found = deck_of([other, stream(A)]).take(asking(A)._replace(target=path.encode()))
     assert isinstance(found, Miss)
     assert found.nearest == "stream 2"
     assert found.drift == [Drift("path", "POST /v1/chat/completions", f"POST {path}")]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.replay.dialects import ANSWERS, PATHS
-from tests.replay.made import asked, live, sealed, stream
+from tests.replay.made import asked, deck_of, live, sealed, stream
 from tests.support.tapes import CHAT, asking, records_of, text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps, parse
@@ -155,7 +155,7 @@ STREAMS = [records_of(text("hi", "sunny")), records_of(text("more", "rain"))]
 
 
 def serving(*faults: str, streams: Sequence[Sequence[Record]] = STREAMS, match: How = "key", **more: Any) -> Serving:
-    return Serving(Deck(streams, match), Faults.of(faults), **more)
+    return Serving(deck_of(streams, match), Faults.of(faults), **more)
 
 
 def request(question: str) -> Request:

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.replay.made import asked, live, stream
+from tests.replay.made import asked, deck_of, live, stream
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.proxy.cli.main import app
 from wiretape.replay.check import check_files
-from wiretape.replay.matching.compared_request import prepare_of
-from wiretape.replay.matching.match import Deck, Taken
+from wiretape.replay.matching.match import Taken
 from wiretape.replay.playback.script import Request, event_stream
 from wiretape.replay.redaction.redact import redact
 from wiretape.replay.redaction.user_rules import Redaction, is_path
@@ -67,9 +66,8 @@ def test_detector_redacts_the_texts_it_returns(tmp_path: Path, monkeypatch: pyte
     assert b'"rules":["detector","headers","names","shapes"]' in sealed
     assert [each for each in check_files([out]) if each.wrong] == []
     header, streams = parse(sealed)
-    again = [prepare_of(header)]
     request = Request(b"POST", b"/v1/chat/completions", [(b"content-type", b"application/json")], asked("I am B-0001"))
-    assert isinstance(Deck(streams, prepares=again).take(request), Taken), "any badge is answered"
+    assert isinstance(deck_of(streams, header=header).take(request), Taken), "any badge is answered"
 
 
 @pytest.mark.parametrize("name", ["nothing", "no_such_module:f", "json:nothing", "json:__name__"])

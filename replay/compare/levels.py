@@ -17,8 +17,8 @@ from wiretape.events.tape.tape import reads
 
 from ..matching.json_diff import Change, changes, first_difference, plain, shortened
 from ..normalize.normalize import normalise
-from ..playback.player import attempts_of, head_of, headers_on
-from ..redaction.plain_text import opened
+from ..playback.player import attempts_of, head_of
+from ..redaction.plain_text import headers_on, opened
 
 __all__ = [
     "Difference",

@@ -17,9 +17,8 @@ from wiretape.events.core.json_text import as_list, as_object, dumps
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
-from ..playback.player import headers_to_send
 from ..playback.script import Request, Script, json_answer
-from ..redaction.plain_text import plain_body
+from ..redaction.plain_text import headers_to_send, plain_body
 from ..redaction.redact import blanked, blanked_path, redact
 from ..redaction.user_rules import Redaction
 from ..sealed.sealed import asked_keys

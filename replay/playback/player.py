@@ -16,7 +16,7 @@ from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder, reads
 
-from ..redaction.plain_text import headers_of
+from ..redaction.plain_text import headers_to_send
 from .script import Fault, Script, Step
 
 __all__ = [
@@ -27,8 +27,6 @@ __all__ = [
     "attempts_of",
     "each_attempt",
     "head_of",
-    "headers_on",
-    "headers_to_send",
     "keys_of",
     "script_of",
     "status_of",
@@ -106,21 +104,6 @@ def keys_of(records: Sequence[Record], kind: str) -> Mapping[str, Any]:
 def head_of(records: Sequence[Record]) -> Mapping[str, Any]:
     """Return the keys of the last attempt's head; empty if none came."""
     return keys_of(attempts_of(records)[-1], "head")
-
-
-def headers_on(keys: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headers of a request or a head, in order."""
-    rows = (as_list(row) for row in as_list(keys.get("headers")))
-    return [(row[0], row[1]) for row in rows if len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], str)]
-
-
-def headers_to_send(keys: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a request or a head, without an encoding that was decoded."""
-    undone = next((str(keys[name]) or name for name in ("decoded", "unreadable") if name in keys), "")
-    return [
-        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
-        for name, value in headers_of(headers_on(keys), undone)
-    ]
 
 
 def script_of(records: Sequence[Record], *, speed: Speed = INSTANT) -> Script:

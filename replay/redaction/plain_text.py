@@ -27,7 +27,8 @@ __all__ = [
     "Joined",
     "Piece",
     "Unreadable",
-    "headers_of",
+    "headers_on",
+    "headers_to_send",
     "joined_texts",
     "opened",
     "pieces_of",
@@ -86,9 +87,20 @@ def plain_body(headers: _Headers, body: bytes) -> bytes:
     return b"".join(plain.pieces) if plain.undone and not plain.unreadable else body
 
 
-def headers_of(headers: _Headers, decoded: str) -> Iterator[tuple[str, str]]:
-    """Yield the headers that are true of a body after these codings were undone."""
-    return ((name, value) for name, value in headers if name != "content-encoding" or not decoded)
+def headers_on(keys: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the headers of a request or a head, in order."""
+    rows = (as_list(row) for row in as_list(keys.get("headers")))
+    return [(row[0], row[1]) for row in rows if len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], str)]
+
+
+def headers_to_send(keys: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a request or a head, without an encoding that was decoded."""
+    decoded = "decoded" in keys or "unreadable" in keys
+    return [
+        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+        for name, value in headers_on(keys)
+        if name != "content-encoding" or not decoded
+    ]
 
 
 def opened(streams: Sequence[Sequence[Record]], *, numbered: bool = True) -> list[list[Record]]:
@@ -154,7 +166,7 @@ def _read(records: Sequence[Record], at: int, of: Sequence[int], bytes_max: int)
     if of and "decoded" in keys:  # the recorder decoded it; for an unknown coding, only readable text proves that
         if not CODINGS.issuperset(_codings(headers)) and not _is_text(body.pieces):
             return body._replace(unreadable="coding")
-        headers = [*headers_of(headers, str(keys["decoded"]))]
+        headers = [(name, value) for name, value in headers if name != "content-encoding"]
     return _decoded(body, headers, bytes_max) if of else body
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..core.json_text import ABSENT, Boundary, as_object, dumps, is_object
+from ..core.json_text import ABSENT, Boundary, Path, Places, as_object, dumps, is_object
 from ..core.model import (
     Event,
     Finish,
@@ -18,8 +18,7 @@ from ..core.model import (
     UpstreamError,
     Usage,
 )
-from ..core.splice import Places
-from ..emission.frames import Edit, Out, Path
+from ..emission.frames import Edit, Out
 
 __all__ = [
     "CALLS",

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..core.json_text import is_list, is_object
+from ..core.json_text import Path, is_list, is_object
 from ..core.lifecycle import CUT_FINISHES
 from ..core.limits import LISTS_OF_A_DELTA_MAX, THINK_HEAD_CHARS_MAX
 from ..core.model import Event, ForeignFrame
 from ..core.settings import Facts, Settings
-from ..emission.frames import Path
 from .chunk import Draft, Envelope, chunk
 from .tool_calls import Calls
 

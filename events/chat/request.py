@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from ..core.json_text import as_list, as_object, dumps, is_object
+from ..core.json_text import Edit, Op, as_list, as_object, dumps, is_object, locate
 from ..core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from ..core.settings import Facts
-from ..core.splice import Edit, Op, locate
 from .chunk import function_of
 from .hermes import NOTE
 from .write import WARNING, preview

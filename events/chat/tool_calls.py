@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from ..core.json_text import as_object, is_list, is_object
+from ..core.json_text import Path, as_object, is_list, is_object
 from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
-from ..emission.frames import Path
 from .chunk import LEGACY_CALL, Draft, Entry, KnownCall, call_members
 
 __all__ = ["Calls"]

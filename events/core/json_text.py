@@ -1,10 +1,14 @@
-"""JSON text to values and back, refusing nothing that JSON allows."""
+"""JSON text to values and back, refusing nothing that JSON allows, and edits of JSON text in place.
+
+What is edited in place keeps all its other bytes. That is for request bodies of megabytes, which cost too much to parse
+and write again for one member; frames of a stream are edited parsed (emission/frames.py).
+"""
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NoReturn, Self, TypeGuard, cast
+from typing import Any, Final, NamedTuple, NoReturn, Self, TypeGuard, cast
 
 import orjson
 
@@ -14,13 +18,21 @@ __all__ = [
     "ABSENT",
     "STRING_OR_BRACKET",
     "Boundary",
+    "Edit",
+    "Member",
     "Number",
+    "Op",
+    "Path",
+    "Places",
+    "apply",
     "as_list",
     "as_object",
     "dumps",
     "is_list",
     "is_object",
     "joined_surrogates",
+    "locate",
+    "members",
     "parse",
     "parse_exactly",
 ]
@@ -211,3 +223,131 @@ class Boundary:
                 self._depth -= 1
                 self.complete = self._depth == 0
         return None
+
+
+# -- edits in place ---------------------------------------------------------------------------------------------------
+
+#: The keys and places that lead from a value to one inside it.
+Path = tuple[str | int, ...]
+
+_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
+_VALUE: Final = rb"\s*+(" + _STRING + rb'|[^\s"{\[,}\]]++|[{\[])'
+_MEMBER: Final = re.compile(rb"\s*+(" + _STRING + rb")\s*+:" + _VALUE)
+_ELEMENT: Final = re.compile(rb"()" + _VALUE)
+_NEXT: Final = re.compile(rb"\s*+[,}\]]")
+
+
+class Member(NamedTuple):
+    """A member of an object or an element of an array: where it and its value start, and where both end."""
+
+    key: str | int
+    start: int
+    value: int
+    end: int
+
+
+def members(text: bytes, at: int) -> list[Member]:
+    """Return what the object or array that opens at `at` holds, repeated keys included. The text must be JSON."""
+    found: list[Member] = []
+    pattern = _MEMBER if text[at : at + 1] == b"{" else _ELEMENT
+    position = at + 1
+    while match := pattern.match(text, position):
+        start, end = match.span(2)
+        if text[start] in b"{[":
+            depth = 0
+            for token in STRING_OR_BRACKET.finditer(text, start):
+                end = token.end()
+                depth += (text[end - 1] in b"{[") - (text[end - 1] in b"}]")
+                if not depth:
+                    break
+        following = _NEXT.match(text, end)
+        assert following is not None, "members reads only what parse accepted"
+        position = following.end()
+        quoted = match[1]
+        if quoted:
+            key = json.loads(quoted) if b"\\" in quoted else quoted[1:-1].decode()
+            found.append(Member(key, match.start(1), start, end))
+        else:
+            found.append(Member(len(found), start, start, end))
+    return found
+
+
+class Places:
+    """Where the values of one JSON text are; each object and array is read once."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._members: dict[Path, dict[str | int, Member]] = {}
+
+    def text(self, path: Path) -> bytes:
+        """Return the text of a value. Of repeated keys the last one counts, as in every JSON reader that we know."""
+        start, end = self._text.index(b"{"), len(self._text)
+        for depth, key in enumerate(path):
+            inside = self._members.get(path[:depth])
+            if inside is None:
+                inside = {member.key: member for member in members(self._text, start)}
+                self._members[path[:depth]] = inside
+            _, _, start, end = inside[key]
+        return self._text[start:end]
+
+
+class Op(NamedTuple):
+    """One change: the member or element at `path` gets this value (a new member comes first), or is removed."""
+
+    path: Path
+    value: bytes | None
+
+
+class Edit(NamedTuple):
+    """`payload[start:end]` becomes `new`."""
+
+    start: int
+    end: int
+    new: bytes
+
+
+def locate(text: bytes, ops: Sequence[Op], at: int | None = None) -> list[Edit]:
+    """Return the edits that carry out `ops`, in order of place; paths start at the object or array that opens at `at`.
+
+    A removal takes every repetition of a key.
+    """
+    at = text.index(b"{") if at is None else at
+    here, deeper = dict[str | int, bytes | None](), dict[str | int, list[Op]]()
+    for (key, *path), value in ops:
+        if path:
+            deeper.setdefault(key, []).append(Op((*path,), value))
+        else:
+            here[key] = value
+    present = members(text, at)
+    last = {member.key: member for member in present}
+    edits: list[Edit] = []
+    kept = False
+    for place, member in enumerate(present):
+        new = here.get(member.key, ABSENT)
+        if new is None:
+            # One comma goes with it: the one before it or, if nothing is before it, the one after it.
+            start = present[place - 1].end if kept else member.start
+            after = present[place + 1].start if place + 1 < len(present) and not kept else member.end
+            edits.append(Edit(start, after, b""))
+            continue
+        kept = True
+        if member is not last[member.key]:
+            continue
+        if new is not ABSENT:
+            edits.append(Edit(member.value, member.end, new))
+        elif member.key in deeper:
+            edits += locate(text, deeper[member.key], member.value)
+    added = [b"%b:%b" % (dumps(key), value) for key, value in here.items() if value is not None and key not in last]
+    if added:
+        edits.insert(0, Edit(at + 1, at + 1, b",".join(added) + b"," * kept))
+    return edits
+
+
+def apply(text: bytes, edits: Sequence[Edit]) -> bytes:
+    """Return the text with the edits made; they are in order and do not overlap."""
+    pieces: list[bytes] = []
+    position = 0
+    for start, end, new in edits:
+        pieces += text[position:start], new
+        position = end
+    return b"".join([*pieces, text[position:]])

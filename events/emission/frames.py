@@ -11,14 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple
 
-from ..core.json_text import ABSENT, dumps, parse_exactly
+from ..core.json_text import ABSENT, Path, dumps, parse_exactly
 from ..core.model import Repaired
 from ..wire.sse import encode
 
-__all__ = ["Edit", "Ledger", "Out", "Path", "Styles", "edited"]
-
-#: The keys and places that lead from the payload to one of its objects or lists.
-Path = tuple[str | int, ...]
+__all__ = ["Edit", "Ledger", "Out", "Styles", "edited"]
 
 
 class Edit(NamedTuple):

@@ -12,9 +12,8 @@ from typing import Any, Final
 import trio
 
 from wiretape.events.chat.request import Marks, facts
-from wiretape.events.core.json_text import is_object
+from wiretape.events.core.json_text import Edit, is_object
 from wiretape.events.core.settings import Facts
-from wiretape.events.core.splice import Edit
 
 from ..http1 import Headers
 from ..key_patterns import masked_path

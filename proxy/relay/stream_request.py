@@ -11,9 +11,8 @@ import trio
 
 from wiretape.events.chat.request import Marks, Results, find_marks, remove_marks, results_in
 from wiretape.events.core.errors import WiretapeError
-from wiretape.events.core.json_text import ABSENT, is_object, parse
+from wiretape.events.core.json_text import ABSENT, Edit, Op, apply, is_object, locate, parse
 from wiretape.events.core.settings import Facts, Settings
-from wiretape.events.core.splice import Edit, Op, apply, locate
 
 from ..config.model import Route
 from ..http1 import Headers

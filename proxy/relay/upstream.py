@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from wiretape.events.core.splice import apply
+from wiretape.events.core.json_text import apply
 
 from ..config.model import Config, Secret
 from ..config.urls import base_of, request_target

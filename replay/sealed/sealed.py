@@ -30,9 +30,9 @@ from wiretape.events.core.json_text import (
     dumps,
     is_list,
     is_object,
+    members,
     parse,
 )
-from wiretape.events.core.splice import members
 from wiretape.events.emit import summarise
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.record import decode as decode_line

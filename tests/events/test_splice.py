@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.events.test_json_text import JSON_VALUES
-from wiretape.events.core.json_text import ABSENT, parse
-from wiretape.events.core.splice import Edit, Member, Op, apply, locate, members
+from wiretape.events.core.json_text import ABSENT, Edit, Member, Op, apply, locate, members, parse
 
 
 def put(value: bytes, *path: str | int) -> Op:

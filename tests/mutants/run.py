@@ -46,7 +46,7 @@ TESTS: Final = {
     "wire/sse": ["test_sse.py"],
     "tape/record": ["test_record.py", "test_tape.py"],
     "tape/tape": ["test_tape.py", "test_formats.py"],
-    "core/splice": ["test_splice.py", "chat/test_history.py"],
+    "core/json_text": ["test_json_text.py", "test_splice.py", "chat/test_history.py"],
     "emission/frames": ["emission/test_edits.py", "emission/test_shapes.py", *ROWS],
     "emission/engine": ["emission/test_engine.py", "emission/test_shapes.py", "test_emit.py", *STREAMS],
     "chat/chunk": [*ROWS, "chat/test_calls.py", "chat/test_write.py"],

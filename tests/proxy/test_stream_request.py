@@ -11,9 +11,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, finish, house, role, text
-from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.core.json_text import Edit, apply, dumps, parse
 from wiretape.events.core.settings import Settings
-from wiretape.events.core.splice import Edit, apply
 from wiretape.proxy.config.model import Route, Target
 from wiretape.proxy.http1 import Headers
 from wiretape.proxy.relay.stream_request import decoded, settings_for, with_usage

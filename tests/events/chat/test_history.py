@@ -9,10 +9,9 @@ from tests.support.chat import call_entry
 from wiretape.events.chat.request import find_marks as found
 from wiretape.events.chat.request import remove_marks as edits
 from wiretape.events.chat.write import WARNING, error_frame, warning
-from wiretape.events.core.json_text import ABSENT, dumps, parse
+from wiretape.events.core.json_text import ABSENT, apply, dumps, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import NAME_CHARS_MAX
-from wiretape.events.core.splice import apply
 from wiretape.events.folds.wire import SIBLING, Call
 
 WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."

@@ -8,6 +8,7 @@ places, in every `on_partial` and `tools` mode. Exit 1 if anything differs beyon
 
 import argparse
 import json
+import os
 import pickle
 import random
 import subprocess
@@ -21,23 +22,25 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 MODES = tuple(product(("error", "warn", "both"), ("live", "held")))
+_FORKED = 40_000
 
 
 class Case(NamedTuple):
-    """One stream, as far as it came, in one mode."""
+    """One stream in one mode, and the places where it is cut, in order."""
 
     name: str
     body: bytes
-    cause: str
+    cuts: list[int]
     settings: dict[str, Any]
     request: dict[str, Any]
 
 
 class Result(NamedTuple):
-    """What a client and a reader of the tape get from it."""
+    """What a client and a reader of the tape get from it, whole or as far as it came."""
 
     meaning: dict[str, Any]
-    frames: list[bytes]
+    sent: int  # frames before the cut
+    frames: list[bytes]  # from there on
     repairs: dict[str, int]
 
 
@@ -45,31 +48,63 @@ class Result(NamedTuple):
 
 
 def child(cases: Path, out: BinaryIO) -> None:
-    """Run every case with the wiretape of this interpreter."""
-    emit = import_module("wiretape.events.emit")
-    try:
-        tape = import_module("wiretape.events.tape.tape")
-    except ImportError:  # before the packages were divided
-        tape = import_module("wiretape.events.tape")
+    """Run every case with the wiretape of this interpreter: whole, and for each cut again, or in a fork there."""
     with cases.open("rb") as file:
         while True:
             try:
                 case: Case = Case(*pickle.load(file))  # noqa: S301 - written by the parent
             except EOFError:
                 return
-            seen: list[Any] = []
-            emitter: Any = emit.Emitter(sink=seen.append)
-            recorder: Any = tape.Recorder()
-            opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7, "settings": case.settings}
-            records = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": case.request})]
-            records += recorder.read(1, case.body) if case.body else []
-            cause = "limit" if recorder.decoder.overflow else case.cause
-            records += recorder.rest(9)
-            records.append(recorder.end(9, {"cause": cause}))
-            frames = [frame for record in records for frame in emitter.feed(record)]
-            result = (_meaning(seen, emitter), frames, dict(emitter.ledger.counts))
-            pickle.dump(result, out)
-            out.flush()
+            run, at = _Run(case), 0
+            for cut in case.cuts:
+                cause = ("reset", "stalled", "eof")[cut % 3]
+                if len(case.body) < _FORKED:
+                    alone = _Run(case)
+                    alone.read(case.body[:cut])
+                    pickle.dump(tuple(alone.ended(0, cause)), out)
+                    continue
+                run.read(case.body[at:cut])
+                at = cut
+                out.flush()
+                if pid := os.fork():
+                    assert os.waitpid(pid, 0)[1] == 0
+                    continue
+                pickle.dump(tuple(run.ended(len(run.frames), cause)), out)
+                out.flush()
+                os._exit(0)
+            run.read(case.body[at:])
+            pickle.dump(tuple(run.ended(0, "eof")), out)
+
+
+class _Run:
+    """One stream on its way through recorder and emitter."""
+
+    def __init__(self, case: Case) -> None:
+        emit = import_module("wiretape.events.emit")
+        try:
+            tape = import_module("wiretape.events.tape.tape")
+        except ImportError:  # before the packages were divided
+            tape = import_module("wiretape.events.tape")
+        self.seen: list[Any] = []
+        self.frames: list[bytes] = []
+        self.emitter: Any = emit.Emitter(sink=self.seen.append)
+        self.recorder: Any = tape.Recorder()
+        opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7, "settings": case.settings}
+        self._take(self.recorder.record("open", 0, opening))
+        self._take(self.recorder.record("request", 0, {"facts": case.request}))
+
+    def _take(self, *records: Any) -> None:
+        self.frames += [frame for record in records for frame in self.emitter.feed(record)]
+
+    def read(self, data: bytes) -> None:
+        if data:
+            self._take(*self.recorder.read(1, data))
+
+    def ended(self, sent: int, cause: str) -> Result:
+        cause = "limit" if self.recorder.decoder.overflow else cause
+        self._take(*self.recorder.rest(9))
+        self._take(self.recorder.end(9, {"cause": cause}))
+        return Result(_meaning(self.seen, self.emitter), sent, self.frames[sent:], dict(self.emitter.ledger.counts))
 
 
 def _meaning(events: Iterable[Any], emitter: Any) -> dict[str, Any]:
@@ -119,49 +154,54 @@ def compare(bodies: Iterable[Body], base: Path, cuts: int, seed: int = 12) -> Co
                     case = Case(*pickle.load(file))  # noqa: S301 - written above
                 except EOFError:
                     break
-                old, new = (Result(*pickle.load(_stdout(tree))) for tree in trees)  # noqa: S301
-                _judge(case, old, new, counts)
+                places = [*case.cuts, None]
+                results = [(_result(trees[0]), _result(trees[1])) for _ in places]
+                for place, (before, after) in zip(places, results, strict=True):
+                    same = before.sent == after.sent
+                    pair = [
+                        cut if same else cut._replace(frames=whole[: cut.sent] + cut.frames)
+                        for cut, whole in ((before, results[-1][0].frames), (after, results[-1][1].frames))
+                    ]
+                    _judge(f"{case.name}[:{place}]", case.body, pair[0], pair[1], counts)
     return counts
 
 
-def _stdout(process: subprocess.Popen[bytes]) -> BinaryIO:
-    assert process.stdout is not None
-    return process.stdout  # type: ignore[return-value]
+def _result(tree: subprocess.Popen[bytes]) -> Result:
+    assert tree.stdout is not None
+    return Result(*pickle.load(tree.stdout))  # noqa: S301 - written by our own child
 
 
 def _cases(bodies: Iterable[Body], cuts: int, chosen: random.Random) -> Iterator[Case]:
     for name, body, extra, facts in bodies:
-        places = [chosen.randrange(len(body)) for _ in range(cuts)] if body else []
-        for (on_partial, tools), place in product(MODES, [None, *places]):
+        places = sorted(chosen.randrange(len(body)) for _ in range(cuts if body else 0))
+        for on_partial, tools in MODES:
             usage = chosen.random() < 0.5
             request: dict[str, Any] = {"stream": True, "usage": usage, "model": "m", "n": 1, "tools": [], **facts}
             settings = {"on_partial": on_partial, "tools": tools, **extra}
-            cause = "eof" if place is None else ("reset", "stalled", "eof")[place % 3]
-            yield Case(f"{name}[:{place}] {on_partial} {tools}", body[:place], cause, settings, request)
+            yield Case(f"{name} {on_partial} {tools}", body, places, settings, request)
 
 
-def _judge(case: Case, old: Result, new: Result, counts: Counter[str]) -> None:
+def _judge(name: str, body: bytes, old: Result, new: Result, counts: Counter[str]) -> None:
     counts["cases"] += 1
     if old.meaning != new.meaning:
         counts["DIFFERENT MEANING"] += 1
         for key in old.meaning:
             if old.meaning[key] != new.meaning[key]:
-                _print(case, key, old.meaning[key], new.meaning[key])
+                _print(name, key, old.meaning[key], new.meaning[key])
     if len(old.frames) != len(new.frames):
         counts["DIFFERENT NUMBER OF FRAMES"] += 1
-        _print(case, "frames", old.frames[-4:], new.frames[-4:])
+        _print(name, "frames", old.frames[-4:], new.frames[-4:])
         return
-    came = set(case.body.replace(b"\r\n", b"\n").split(b"\n\n"))
     for before, after in zip(old.frames, new.frames, strict=True):
         counts["frames"] += 1
         if before == after:
             counts["frames with the same bytes"] += 1
         elif _parsed(before) != _parsed(after):
             counts["DIFFERENT FRAMES"] += 1
-            _print(case, "frame", before, after)
-        elif before[:-2] in came:
+            _print(name, "frame", before, after)
+        elif b"\n\n" + before in b"\n\n" + body.replace(b"\r\n", b"\n"):
             counts["FRAMES WITHOUT A REPAIR THAT CHANGED"] += 1
-            _print(case, "frame", before, after)
+            _print(name, "frame", before, after)
         else:
             same = sorted(before.replace(b" ", b"")) == sorted(after.replace(b" ", b""))
             counts["frames that differ in " + ("the place of members or white space" if same else "spelling")] += 1
@@ -180,8 +220,8 @@ def _parsed(frame: bytes) -> Any:
         return event, payload
 
 
-def _print(case: Case, what: str, old: Any, new: Any) -> None:
-    print(f"{case.name}: {what}\n  old {str(old)[:900]}\n  new {str(new)[:900]}")  # noqa: T201
+def _print(name: str, what: str, old: Any, new: Any) -> None:
+    print(f"{name}: {what}\n  old {str(old)[:900]}\n  new {str(new)[:900]}")  # noqa: T201
 
 
 def main() -> None:

@@ -13,8 +13,7 @@ from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, AsJson, FailedErro
 if TYPE_CHECKING:
     from wiretape.proxy.config.model import Secret
 
-    from ..compare.compare import Compared
-    from ..compare.levels import Difference
+    from ..compare.compare import Compared, Difference
 
 __all__ = ["app"]
 
@@ -37,10 +36,10 @@ def _diff(
     Prints the first difference, preferring one that would break a client. Folders are compared tape by tape, by name.
     Exit code 0: the same. 1: only benign differences. 2: at least one breaking difference.
     """
-    from ..compare.compare import LEVELS, compare_paths, level_of
+    from ..compare.compare import LEVELS, compare_paths
 
-    if (known := level_of(level)) is None:
-        raise FailedError(f"--level must be one of {', '.join(LEVELS)}", BAD_USAGE)
+    if (known := LEVELS.get(level)) is None:
+        raise FailedError("--level must be one of content, bytes", BAD_USAGE)
     with one_line_errors():
         found = compare_paths(a, b, known)
     code = max((one.verdict for one in found), default=0)

@@ -1,5 +1,5 @@
 """Compare recordings: content, or bytes and times.
 
-`compare` is the door to both `levels`. `verify` sends recorded requests to a live upstream, and `recheck` compares old
-tapes with what today's code makes of them.
+`verify` sends recorded requests to a live upstream, and `recheck` compares old tapes with what today's code makes of
+them.
 """

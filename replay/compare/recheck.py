@@ -14,8 +14,7 @@ from ..matching.json_diff import changes, shortened
 from ..sealed.files import Recording, read
 from ..sealed.files import parse as read_tape
 from ..sealed.sealed import MARK, encode, expected
-from .compare import tapes_in
-from .levels import Difference, of_change
+from .compare import Difference, of_change, tapes_in
 
 __all__ = ["RecheckedFile", "recheck", "recheck_paths"]
 

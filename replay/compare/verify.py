@@ -34,7 +34,7 @@ from ..playback.player import attempts_of, head_of
 from ..playback.script import Request
 from ..redaction.plain_text import opened
 from ..sealed.files import Recording
-from .levels import Difference, Stream, Streams, each_pair, ending_of, unequal, value_of
+from .compare import Difference, Stream, Streams, each_pair, ending_of, unequal, value_of
 
 __all__ = ["CarriedIds", "LostIdError", "compare_shapes", "live_config", "send_recorded", "verify"]
 

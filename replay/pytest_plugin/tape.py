@@ -19,8 +19,7 @@ from wiretape.proxy.config.model import Route, Target
 
 from ..cli.output import write_whole
 from ..cli.recording import base_urls
-from ..compare.compare import compare, verdict
-from ..compare.levels import ending_of
+from ..compare.compare import compare, ending_of, verdict
 from ..compare.verify import compare_shapes
 from ..faults.cutting import Prefix, Unit, prefixes_of
 from ..faults.faults import FaultError, Faults

@@ -198,7 +198,7 @@ def test_a_live_tape_equals_its_sealed_tape() -> None:
     live = recorded([one, two + three[:-20], three[-20:] + four])
     sealed = parse(seal([live])).streams
     assert len(b"".join(data for _, data in reads(sealed[0]))) < len(b"".join(long_id))
-    assert all(verdict(list(compare([live], sealed, level))) <= 1 for level in LEVELS)
+    assert all(verdict(list(compare([live], sealed, level))) <= 1 for level in set(LEVELS.values()))
     other = recorded([one, two + three[:-21], three[-21:] + four])
     assert verdict(list(compare([other], sealed, "bytes"))) == 2
 
@@ -209,7 +209,7 @@ def test_every_prefix_of_a_tape_can_be_compared_and_exported(name: str) -> None:
     records = Reader().feed(TAPES[name]) if name in TAPES else ROWS[name][0]
     for end in range(1, len(records)):
         prefix = records[:end]
-        for level in LEVELS:
+        for level in set(LEVELS.values()):
             assert list(compare([prefix], [prefix], level)) == []
             list(compare([prefix], [records], level))
         list(compare_shapes([prefix], [records]))

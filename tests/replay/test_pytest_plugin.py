@@ -8,7 +8,7 @@ import httpcore
 import pytest
 
 from tests.support.tapes import Turn, calls, conversation, text, write
-from wiretape.replay.compare.levels import ending_of
+from wiretape.replay.compare.compare import ending_of
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream
 from wiretape.replay.pytest_plugin import tape as pytest_tape
 from wiretape.replay.pytest_plugin.thread import Thread

@@ -1,4 +1,4 @@
-"""What the runs came to: stored module by module, and written as docs/internals/mutants.md."""
+"""The results of mutation runs, stored by module and written as docs/internals/mutants.md."""
 
 import json
 import tomllib
@@ -10,11 +10,10 @@ REASONS: Final = Path(__file__).with_name("survivors.toml")
 HEAD: Final = """\
 # Mutants
 
-Made by `make mutants`: every small change that cosmic-ray knows (an operator, a comparison, a number, a condition, ...)
-is made to the file, one at a time, and the fast tests of that file must fail. Left out are mutants that are no Python,
-and those that change only annotations of local variables, which nothing evaluates. A run that does not end counts as
-killed. The bar is 85 % killed. Where fewer were tested than there are, time ran out over a random order whose seed is
-the module's name, so that the same ones come first at every run.
+Written by `make mutants`, which makes every small change that cosmic-ray knows (operators, comparisons, numbers,
+conditions) to a module, one at a time, and runs the fast tests of that module. A mutant is killed when a test fails or
+the run does not end. Mutants that are not valid Python or change only annotations are left out. The limit is 85 %
+killed per module. Where fewer mutants were tested than exist, the run took a random sample, seeded by its name.
 
 | file | mutants | tested | killed | survived | rate | day, commit |
 |---|---|---|---|---|---|---|
@@ -46,21 +45,21 @@ class Result(NamedTuple):
 
     @property
     def survivors(self) -> list[Tested]:
-        """Those that no test noticed."""
+        """Return the mutants that no test noticed."""
         return [one for one in self.tested if one.outcome == "survived"]
 
     def row(self) -> str:
-        """Of the table."""
+        """Return the row of the table."""
         return _row(f"`events/{self.module}.py`", self.mutants, [self], self.when)
 
     def store(self, folder: Path) -> None:
-        """For a later report."""
+        """Write the result for a later report."""
         folder.mkdir(parents=True, exist_ok=True)
         _place(folder, self.module).write_text(json.dumps(self, indent=1), encoding="utf-8")
 
 
 def stored(folder: Path, module: str) -> Result | None:
-    """What the last run of a module came to."""
+    """Return the result of the last run of a module."""
     path = _place(folder, module)
     if not path.exists():
         return None
@@ -69,13 +68,13 @@ def stored(folder: Path, module: str) -> Result | None:
 
 
 def rate(results: list[Result]) -> float:
-    """The part of the tested ones that was killed."""
+    """Return the share of tested mutants that were killed."""
     tested = sum(len(result.tested) for result in results)
     return 1 - sum(len(result.survivors) for result in results) / max(1, tested)
 
 
 def document(results: list[Result]) -> str:
-    """The whole of docs/internals/mutants.md."""
+    """Return the text of docs/internals/mutants.md."""
     reasons: dict[str, dict[str, dict[str, str]]] = tomllib.loads(REASONS.read_text(encoding="utf-8"))
     rows = [result.row() for result in results]
     rows.append(_row("all", sum(result.mutants for result in results), results, ""))

@@ -7,86 +7,27 @@ record caused. The live path passes no events, so a steady text frame costs it o
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple
 
 from ..core import model
 from ..core.json_text import as_list, as_object
 from ..core.lifecycle import State
 from ..core.model import Event
 from ..tape.record import NO_KEYS, Record, speaks
-from .wire import Call, Choice, Pieces, Wire
+from .wire import Call, Pieces, Wire
 
-__all__ = ["ChoiceSoFar", "Markup", "Message", "Move", "StreamSummary", "Warned"]
-
-
-@dataclass(slots=True, eq=False)
-class ChoiceSoFar(Choice):
-    """One choice so far."""
-
-    text: Pieces = field(default_factory=Pieces)
-    reasoning: Pieces = field(default_factory=Pieces)
-    refusal: Pieces = field(default_factory=Pieces)
+__all__ = ["Answer", "Markup", "Move", "StreamSummary", "Warned"]
 
 
-class Message:
-    """The accumulated message of a stream, as official SDKs have it; `apply` every event in order."""
+class Answer(NamedTuple):
+    """One of the n answers so far, as official SDKs accumulate it; its calls are in the live state."""
 
-    def __init__(self) -> None:
-        self.id = ""
-        self.model = ""
-        self.choices: defaultdict[int, ChoiceSoFar] = defaultdict(ChoiceSoFar)
-
-    def apply(self, event: Event) -> None:
-        """Add the next event."""
-        match event:
-            case model.AttemptStarted():
-                self.choices.clear()
-            case model.ResponseStarted():
-                self.id, self.model = event.id, event.model
-            case model.TextDelta():
-                self.choices[event.choice].text.append(event.text)
-            case model.ReasoningDelta():
-                self.choices[event.choice].reasoning.append(event.text)
-            case model.RefusalDelta():
-                self.choices[event.choice].refusal.append(event.text)
-            case model.ToolCallStarted():
-                call = self.choices[event.choice].call(event)
-                if not call.name:
-                    call.id, call.name = event.id, event.name
-            case model.ToolNameDelta():
-                self.choices[event.choice].call(event).name += event.name
-            case model.ToolArgumentsDelta():
-                self.choices[event.choice].call(event).text.append(event.text)
-            case model.Finish():
-                choice = self.choices[event.choice]
-                choice.finish = choice.finish or event.reason
-            case model.ToolArgumentsComplete() | model.HandedOver() | model.ToolCallDamaged() | model.ToolProgress():
-                pass
-            case model.Terminator() | model.UpstreamError() | model.ForeignFrame() | model.Ended():
-                pass
-            case model.ToolResultSeen() | model.Usage() | model.Repaired():
-                pass
-            case _:
-                assert_never(event)
-
-    def text(self, choice: int = 0) -> str:
-        """Return the visible text."""
-        return str(self.choices[choice].text)
-
-    def reasoning(self, choice: int = 0) -> str:
-        """Return the reasoning."""
-        return str(self.choices[choice].reasoning)
-
-    def refusal(self, choice: int = 0) -> str:
-        """Return the refusal."""
-        return str(self.choices[choice].refusal)
-
-    def calls(self, choice: int = 0) -> list[tuple[str, str, str]]:
-        """Return id, name and arguments of each call, in order of number."""
-        calls = sorted(self.choices[choice].calls.items())
-        return [(call.id, call.name, call.arguments) for _, call in calls]
+    choice: int
+    text: str
+    reasoning: str
+    refusal: str
+    finish: str
 
 
 _SAID: Final = (model.TextDelta, model.ReasoningDelta)
@@ -152,13 +93,12 @@ class Warned(NamedTuple):
 class StreamSummary:
     """A fold over the records of one tape; every prefix of a tape has a summary.
 
-    `message`, `moves` and the times other than the first ones need events.
+    `answers`, `moves` and the times other than the first ones need events.
     """
 
     def __init__(self) -> None:
         #: The live state: ending, calls, token counts.
         self.wire = Wire()
-        self.message = Message()
         self.moves: list[Move] = []
         #: The keys of the `open`, `request` and `results` records.
         self.opening: Mapping[str, Any] = NO_KEYS
@@ -189,6 +129,7 @@ class StreamSummary:
         #: When the client got the first call that it may run.
         self.handed_us: int | None = None
         self.moves.clear()
+        self._said: defaultdict[int, defaultdict[type, Pieces]] = defaultdict(lambda: defaultdict(Pieces))
         self._states: dict[tuple[int, int], State] = {}
 
     def take(self, record: Record, wire: Wire, events: Iterable[Event] | None = None) -> None:
@@ -246,8 +187,11 @@ class StreamSummary:
         if kind in ("attempt", "body") or (kind == "frame" and speaks(record, hermes=self.hermes)):
             self._hear(t)
         for event in events:
-            self.message.apply(event)
             self._markup.apply(event)
+            if isinstance(event, model.TextPiece | model.CallPiece | model.Finish):
+                said = self._said[event.choice]
+                if isinstance(event, model.TextPiece):
+                    said[type(event)].append(event.text)
             if isinstance(event, model.TextPiece | model.CallPiece):
                 self._pause(t)
                 self.last_content_us = t
@@ -282,6 +226,19 @@ class StreamSummary:
             self.moves.append(Move(n, choice, call, state))
 
     # -- questions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def answers(self) -> list[Answer]:
+        """What each choice said, in order."""
+        return [self.answer(choice) for choice in sorted(self._said)]
+
+    def answer(self, choice: int = 0) -> Answer:
+        """Return what one choice said."""
+        said: Mapping[type, Pieces] = self._said.get(choice, {})
+        kinds = model.TextDelta, model.ReasoningDelta, model.RefusalDelta
+        text, reasoning, refusal = (str(said.get(kind, "")) for kind in kinds)
+        state = self.wire.choices.get(choice)
+        return Answer(choice, text, reasoning, refusal, state.finish if state is not None else "")
 
     @property
     def chat(self) -> bool:

@@ -144,9 +144,9 @@ class Wire:
         #: More calls, choices, names and arguments than any answer has: the caller ends it with the cause `limit`.
         self.overflow = False
         self.ended: model.Ended | None = None
-        #: The token counts as the upstream last wrote them, and the model that it named.
+        #: The token counts as the upstream last wrote them, and the answer's id and model as it named them.
         self.usage: dict[str, Any] | None = None
-        self.model = ""
+        self.id = self.model = ""
         #: A call was handed over to the client.
         self.handed_over = False
         #: Tools of the upstream's own that are over because the answer is.
@@ -195,7 +195,7 @@ class Wire:
                 self.drop(event.ending)
             case model.ResponseStarted():
                 self._dispatched = True
-                self.model = event.model
+                self.id, self.model = event.id, event.model
             case model.Usage():
                 self.usage = event.counts
             case model.ToolProgress():

@@ -361,7 +361,7 @@ def summary_json(
         "route": summary.opening.get("route"),
         "dialect": summary.opening.get("dialect"),
         "profile": summary.opening.get("profile"),
-        "model": summary.facts.get("model") or summary.message.model or None,
+        "model": summary.facts.get("model") or summary.wire.model or None,
         "live": end is None,
         "status": summary.status,
         "ending": summary.ending,
@@ -378,7 +378,7 @@ def summary_json(
             "duration_us": summary.t,
         },
         "usage": summary.wire.usage,
-        "message": {"id": summary.message.id, "answers": list(_answers(summary, whole))} if summary.chat else None,
+        "message": {"id": summary.wire.id, "answers": list(_answers(summary, whole))} if summary.chat else None,
         "tools": list(_tools(summary, whole, fates)) if summary.chat else [],
         "results": as_list(summary.results.get("results")),
         "history": summary.history,
@@ -394,11 +394,10 @@ def summary_json(
 
 
 def _answers(summary: StreamSummary, whole: bool) -> Iterator[dict[str, Any]]:
-    message = summary.message
-    for index, choice in sorted(message.choices.items()):
-        texts = {"text": message.text(index), "reasoning": message.reasoning(index), "refusal": message.refusal(index)}
-        lengths = {f"{name}_chars": len(text) for name, text in texts.items()}
-        yield {"index": index, "finish": choice.finish or None, **lengths, **(texts if whole else {})}
+    for index, text, reasoning, refusal, finish in summary.answers:
+        texts = {"text": text, "reasoning": reasoning, "refusal": refusal}
+        lengths = {f"{name}_chars": len(value) for name, value in texts.items()}
+        yield {"index": index, "finish": finish or None, **lengths, **(texts if whole else {})}
 
 
 def _tools(summary: StreamSummary, whole: bool, fates: Mapping[str, Fate]) -> Iterator[dict[str, Any]]:

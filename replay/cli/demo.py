@@ -107,7 +107,7 @@ class Client:
     @property
     def finish(self) -> str:
         """The finish reason, or an empty text."""
-        return "".join(choice.finish for choice in self.summary.message.choices.values())
+        return "".join(choice.finish for choice in self.summary.wire.choices.values())
 
     @property
     def error(self) -> str:
@@ -138,12 +138,11 @@ class Client:
 
     def lines(self) -> Iterator[Text]:
         """Yield the client's side for people."""
-        message = self.summary.message
         yield Text(f"status {self.status}")
-        if text := message.text().strip():
+        if text := self.summary.answer().text.strip():
             yield Text(f"text: {text}")
-        for id_, name, arguments in message.calls():
-            yield Text(f"tool call {id_}: {name} {arguments}")
+        for call in self.summary.wire.calls():
+            yield Text(f"tool call {call.id}: {call.name} {call.arguments}")
         done = "yes" if self.summary.wire.terminated else "no"
         yield Text(f"finish_reason: {self.finish or 'none'}, [DONE]: {done}")
         if self.error:

@@ -292,21 +292,21 @@ class _Fact:
 def _facts(records: Stream) -> dict[str, dict[str, _Fact]]:
     """Return the facts of a chat stream by answer, by call, and of the whole."""
     summary = summarise(records)
-    message, ended = summary.message, summary.wire.ended
+    ended = summary.wire.ended
     pieces = _pieces_of(records)
     facts: dict[str, dict[str, _Fact]] = {}
-    for choice, said in sorted(message.choices.items()):
+    for choice, text, reasoning, refusal, finish in summary.answers:
         answer = f"answer {choice}"
         texts = {
-            "text": (model.TextDelta, message.text(choice)),
-            "reasoning": (model.ReasoningDelta, message.reasoning(choice)),
-            "refusal": (model.RefusalDelta, message.refusal(choice)),
+            "text": (model.TextDelta, text),
+            "reasoning": (model.ReasoningDelta, reasoning),
+            "refusal": (model.RefusalDelta, refusal),
         }
         facts[answer] = {
             f"{name} of {answer}": _Fact(value, kind="text", pieces=pieces.get((kind, choice), ()))
             for name, (kind, value) in texts.items()
         }
-        facts[answer][f"finish of {answer}"] = _Fact(said.finish or None)
+        facts[answer][f"finish of {answer}"] = _Fact(finish or None)
     for number, call in enumerate(summary.wire.all_calls()):
         brought = pieces.get((call.choice, call.number), ())
         values = {
@@ -330,8 +330,8 @@ def _facts(records: Stream) -> dict[str, dict[str, _Fact]]:
         "ending": _Fact(ended.ending if ended is not None else None),
         "warnings": _Fact([code for code, _ in summary.warnings if code not in flags]),
         "flags": _Fact(flags, breaking=False),
-        "model": _Fact(message.model, breaking=False),
-        "id": _Fact(message.id, breaking=False),
+        "model": _Fact(summary.wire.model, breaking=False),
+        "id": _Fact(summary.wire.id, breaking=False),
         "usage": _Fact(summary.wire.usage or {}, breaking=False, kind="json"),
     }
     return facts

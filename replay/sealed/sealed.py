@@ -191,16 +191,16 @@ def expected(records: Sequence[Record], *, like: Mapping[str, Any] = NO_KEYS, hi
     if not records or records[0].keys.get("dialect") != "chat":
         return version | _exchange(records)
     summary = summarise(records)
-    ended, message = summary.wire.ended, summary.message
+    ended = summary.wire.ended
     answers = [
         {
-            "choice": index,
-            "finish": choice.finish or None,
-            **_shown("text", message.text(index), row, hide),
-            "reasoning_chars": len(message.reasoning(index)),
-            **_shown("refusal", message.refusal(index), row, hide),
+            "choice": answer.choice,
+            "finish": answer.finish or None,
+            **_shown("text", answer.text, row, hide),
+            "reasoning_chars": len(answer.reasoning),
+            **_shown("refusal", answer.refusal, row, hide),
         }
-        for (index, choice), row in zip(sorted(message.choices.items()), _rows(like, "answers"), strict=False)
+        for answer, row in zip(summary.answers, _rows(like, "answers"), strict=False)
     ]
     calls = [
         {

@@ -122,17 +122,17 @@ class Outcome:
     def fold(self) -> Fold:
         """The accumulated message."""
         summary = summarise(self.records)
-        message, ended = summary.message, summary.wire.ended
+        answer, ended = summary.answer(), summary.wire.ended
         ending, flags = (ended.ending, ended.flags) if ended is not None else ("", ())
         if not summary.chat:
             ending, flags = summary.ending or "", tuple(summary.flags)
         return Fold(
             ending=ending,
             flags=flags,
-            text=message.text(),
-            reasoning=message.reasoning(),
-            refusal=message.refusal(),
-            finish=message.choices[0].finish,
+            text=answer.text,
+            reasoning=answer.reasoning,
+            refusal=answer.refusal,
+            finish=answer.finish,
             calls=[
                 Call(call.id, call.name, call.arguments, call.state.value, call.state in _HANDED_OVER)
                 for call in summary.wire.all_calls()

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from tests.support.chat import tape
 from wiretape.events.core.model import Ended
-from wiretape.events.emit import Emitter, events
-from wiretape.events.folds.summary import Message
+from wiretape.events.emit import Emitter, summarise
+from wiretape.events.folds import summary
+from wiretape.events.folds.wire import Wire
 
 #: Nothing is known of the request of a captured stream: how many choices it asked for is open, and so are its tools.
 _REQUEST: Final[dict[str, Any]] = {"stream": True, "n": None}
@@ -93,13 +94,10 @@ def truth(upstream: bytes, *, usage: bool = False, request: dict[str, Any] | Non
     records = tape(upstream, request=asked, **settings)
     emitter = Emitter()
     sent = b"".join(frame for record in records for frame in emitter.feed(record))
-    message = Message()
-    for event in events(records):
-        message.apply(event)
     assert emitter.wire.ended is not None, "every stream has an ending"
     return Truth(
         sent=sent,
-        answers={index: _answer(message, index) for index in message.choices},
+        answers={each.choice: _answer(each, emitter.wire) for each in summarise(records).answers},
         usage=emitter.wire.usage,
         asked_for_usage=usage,
         ended=emitter.wire.ended,
@@ -107,18 +105,20 @@ def truth(upstream: bytes, *, usage: bool = False, request: dict[str, Any] | Non
     )
 
 
-def _answer(message: Message, index: int) -> Answer:
-    calls = [call for call in message.calls(index) if call[1]]  # a call that never got a name is never shown (Q17)
-    legacy = next((call[1:] for call in calls if call[0] == f"function_call_{index}"), None)
+def _answer(said: summary.Answer, wire: Wire) -> Answer:
+    by_number = sorted(wire.choices[said.choice].calls.items())
+    # A call that never got a name is never shown (Q17).
+    calls = [(call.id, call.name, call.arguments) for _, call in by_number if call.name]
+    legacy = next((call[1:] for call in calls if call[0] == f"function_call_{said.choice}"), None)
     return Answer(
         role="assistant",
-        text=message.text(index),
-        reasoning=message.reasoning(index),
-        refusal=message.refusal(index),
+        text=said.text,
+        reasoning=said.reasoning,
+        refusal=said.refusal,
         calls=[] if legacy else calls,
         legacy=legacy,
         types={"function"} if calls and not legacy else set(),
-        finish=message.choices[index].finish,
+        finish=said.finish,
     )
 
 

@@ -22,8 +22,7 @@ from tests.laws.variants import FULL
 from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
 from wiretape.events.core.json_text import as_object
 from wiretape.events.core.settings import Settings
-from wiretape.events.emit import events
-from wiretape.events.folds.summary import Message
+from wiretape.events.emit import summarise
 from wiretape.proxy.config.model import Target
 from wiretape.proxy.store.memory import MemoryStore
 
@@ -243,10 +242,7 @@ async def test_stream_is_repaired_or_passes(case: Case, settings: Settings, auto
         assert answered.body == (came if case.sent is None or settings is TRANSPARENT else case.sent)
         seen = await judged(home, answered, "completed", *case.flags, came=came)
         if b"ud83d" in came:
-            fold = Message()
-            for event in events(seen.tape):
-                fold.apply(event)
-            assert fold.text() == "a😀b"
+            assert summarise(seen.tape).answer().text == "a😀b"
 
 
 # -- terminators ------------------------------------------------------------------------------------------------------

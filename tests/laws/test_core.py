@@ -336,9 +336,8 @@ def attempts(bodies: list[bytes], *, hermes: bool) -> list[Record]:
 def resulted(records: list[Record]) -> object:
     """Return what the stream resulted in."""
     summary = summarise(records)
-    message = summary.message
-    choices = {index: (message.text(index), message.calls(index)) for index in message.choices}
-    return choices, summary.wire.usage, [move.state for move in summary.moves], summary.warnings
+    calls = [(call.choice, call.id, call.name, call.arguments) for call in summary.wire.calls()]
+    return summary.answers, calls, summary.wire.usage, [move.state for move in summary.moves], summary.warnings
 
 
 def delivered(body: bytes, *, hermes: bool = False) -> bool:

@@ -11,7 +11,7 @@ from tests.support.corpus import Stream, drawn, load, needs_corpus
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Ended, Event
 from wiretape.events.emit import Emitter, emit, events, summarise
-from wiretape.events.folds.summary import Message
+from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record
 from wiretape.events.wire.sse import Decoder
 
@@ -54,17 +54,16 @@ def check(records: list[Record], key: str) -> None:
     assert sum(isinstance(event, Ended) for event in seen) == 1
     summary = summarise(records)
     named = sorted(call for warning in summary.warnings for call in warning.calls)
-    assert named == sorted(lost_calls(summary.message)), key
+    assert named == sorted(lost_calls(summary.wire)), key
     check_states(seen, records, key)
 
 
-def lost_calls(message: Message) -> Iterator[tuple[str, str]]:
-    """The oracle, from the message alone: calls of a choice without a finish, or with one that does not cover them."""
-    for index, said in message.choices.items():
-        calls = message.calls(index)
-        broken = [call for call in calls if not is_json(call[2])]
+def lost_calls(wire: Wire) -> Iterator[tuple[str, str]]:
+    """The oracle, from texts alone: calls of a choice without a finish, or with one that does not cover them."""
+    for said in wire.choices.values():
+        broken = [call for call in said.calls.values() if not is_json(call.arguments)]
         if said.finish in ("", "length", "content_filter") or broken:
-            yield from ((call_id, name) for call_id, name, _ in calls)
+            yield from ((call.id, call.name) for call in said.calls.values())
 
 
 def is_json(text: str) -> bool:

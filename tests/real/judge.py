@@ -108,7 +108,7 @@ def taped(path: Path) -> Taped | None:
 
 def _folded(records: Sequence[Record]) -> Taped:
     summariser = Summariser().feed(*records)
-    message, usage = summariser.summary.message, summariser.summary.wire.usage
+    summary, usage = summariser.summary, summariser.summary.wire.usage
     end = records[-1].keys
     heads = [record.keys.get("status") for record in records if record.kind == "head"]
     found = Taped(
@@ -118,10 +118,10 @@ def _folded(records: Sequence[Record]) -> Taped:
         status=heads[-1] if heads else None,
         repairs=summariser.repairs,
     )
-    if message.choices:
-        found.text = message.text(0)
-        found.calls = [[one, two, _arguments(three)] for one, two, three in message.calls(0) if two]
-        found.finish = message.choices[0].finish
+    if summary.answers:
+        found.text, found.finish = summary.answer().text, summary.answer().finish
+        calls = (call for call in summary.wire.calls() if call.choice == 0 and call.name)
+        found.calls = [[call.id, call.name, _arguments(call.arguments)] for call in calls]
     if usage is not None:
         found.usage = [usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)]
     return found

@@ -15,9 +15,7 @@ from tests.replay.test_compare import CALL, TEXT, recorded
 from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
-from wiretape.events.core.model import Repaired
-from wiretape.events.emit import emit, events
-from wiretape.events.folds.summary import Message
+from wiretape.events.emit import emit, summarise
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, reads
 from wiretape.proxy.cli.main import app
@@ -117,13 +115,10 @@ def test_cassette_headers_may_be_lines() -> None:
 
 def test_aimock_results_become_streams() -> None:
     text, call, error = read(dumps(AIMOCK))[1].streams
-    said = Message()
-    for records in (text, call):
-        for event in events(records):
-            if not isinstance(event, Repaired):
-                said.apply(event)
-        assert end_of(records)["ending"] == "completed"
-    assert said.calls() == [("call_0", "save", '{"a":1}')]
+    assert [end_of(records)["ending"] for records in (text, call)] == ["completed", "completed"]
+    assert [(said.id, said.name, said.arguments) for said in summarise(call).wire.calls()] == [
+        ("call_0", "save", '{"a":1}')
+    ]
     assert (error[3].keys["status"], error[3].keys["headers"][-1]) == (429, ["retry-after", "7"])
     assert text[1].raw == dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]})
     assert "other_protocols" in read(dumps(AIMOCK))[1].losses

@@ -1,4 +1,4 @@
-"""The message fold and the live fold, event by event. tests/events/chat shows both through whole streams."""
+"""The summary and the live state, event by event. tests/events/chat shows both through whole streams."""
 
 from typing import Any, get_args
 
@@ -6,7 +6,6 @@ import pytest
 
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import (
-    AttemptStarted,
     Ended,
     Ending,
     Event,
@@ -22,8 +21,9 @@ from wiretape.events.core.model import (
     ToolNameDelta,
     UpstreamError,
 )
-from wiretape.events.folds.summary import Message
+from wiretape.events.folds.summary import Answer, StreamSummary
 from wiretape.events.folds.wire import Wire
+from wiretape.events.tape.record import Record
 
 STARTED = ToolCallStarted(n=1, choice=0, call=0, id="c", name="f")
 ARGUMENTS = ToolArgumentsDelta(n=2, choice=0, call=0, text="{}")
@@ -139,20 +139,19 @@ def test_only_the_first_error_is_kept() -> None:
     assert fold(ERROR, UpstreamError(n=5, message="later", code="")).error is ERROR
 
 
-def message(*events: Event) -> Message:
-    folded = Message()
-    for event in events:
-        folded.apply(event)
-    return folded
+def answer(*events: Event) -> Answer:
+    summary = StreamSummary()
+    summary.take(Record(0, 1, "rest"), fold(*events), events)
+    return summary.answer()
 
 
 def test_surrogate_halves_are_joined_across_deltas() -> None:
     halves: list[Event] = [TextDelta(n=1, choice=0, text="\ud83d"), TextDelta(n=2, choice=0, text="\ude00!")]
-    assert message(*halves).text() == "\U0001f600!"
-    assert message(halves[0]).text() == "\ufffd"
+    assert answer(*halves).text == "\U0001f600!"
+    assert answer(halves[0]).text == "\ufffd"
     many: list[Event] = [ReasoningDelta(n=1, choice=0, text=str(number % 10)) for number in range(1_023)]
     many += [ReasoningDelta(n=2, choice=0, text=half) for half in ("\ud83d", "\ude00")]  # two joined parts
-    assert message(*many).reasoning() == "0123456789" * 102 + "012\U0001f600"
+    assert answer(*many).reasoning == "0123456789" * 102 + "012\U0001f600"
 
 
 def test_call_names_may_come_in_pieces_or_late() -> None:
@@ -165,11 +164,11 @@ def test_call_names_may_come_in_pieces_or_late() -> None:
         ToolArgumentsDelta(n=4, choice=0, call=2, text="[]"),
         ToolCallStarted(n=5, choice=0, call=1, id="d", name="read"),
     ]
-    assert message(*events).calls() == [("c", "write", "0123456789" * 300), ("d", "read", ""), ("", "", "[]")]
-    assert [call.arguments for call in fold(*events).calls()] == ["0123456789" * 300, "[]", ""]
+    assert [(call.id, call.name, call.arguments) for call in fold(*events).calls()] == [
+        ("c", "write", "0123456789" * 300), ("", "", "[]"), ("d", "read", "")
+    ]  # fmt: skip
 
 
 def test_an_answer_has_its_name_and_its_first_finish() -> None:
-    folded = message(ResponseStarted(n=1, id="chatcmpl-1", model="m"), STOP, LENGTH)
-    assert (folded.id, folded.model, folded.choices[0].finish) == ("chatcmpl-1", "m", "stop")
-    assert message(TEXT, AttemptStarted(n=2), STARTED).text() == ""
+    wire = fold(ResponseStarted(n=1, id="chatcmpl-1", model="m"), STOP, LENGTH)
+    assert (wire.id, wire.model, wire.choices[0].finish) == ("chatcmpl-1", "m", "stop")

@@ -106,7 +106,7 @@ def test_results_marks_and_refusals_are_kept() -> None:
     records += recorder.read(1, frame({"role": "assistant", "refusal": "no"}))
     summary = summarise(records)
     assert (summary.history, summary.results["results"]) == ([{"markers": 1}], [{"id": "c"}])
-    assert summary.message.refusal() == "no"
+    assert summary.answer().refusal == "no"
 
 
 def test_stream_of_another_dialect_has_the_warnings_of_its_tape() -> None:
@@ -129,7 +129,7 @@ def test_a_call_that_was_never_announced_does_not_move() -> None:
 )
 def test_text_next_to_another_text_or_in_escapes_is_read(repeated: bytes) -> None:
     records = tape([text("x", role=True), repeated, repeated, repeated, finish(), DONE])
-    assert summarise(records).message.text() == "xbbb"
+    assert summarise(records).answer().text == "xbbb"
 
 
 def test_frames_of_one_shape_add_their_text() -> None:
@@ -137,7 +137,7 @@ def test_frames_of_one_shape_add_their_text() -> None:
     pieces = ["word ", 'a "quote"', "", "\n", "line\\", "é", "\U0001f600", "<think>", "x" * 3_000, "end"]
     frames = [text("first ", role=True), *map(text, pieces), finish(), DONE]
     summary = summarise(tape(frames))
-    assert summary.message.text() == "first " + "".join(pieces)
+    assert summary.answer().text == "first " + "".join(pieces)
     assert [warned.code for warned in summary.warnings] == ["leaked_think"]
     assert (summary.first_content_us, summary.last_content_us, summary.frames) == (1, len(pieces) + 1, len(frames))
 

@@ -100,18 +100,18 @@ class Application:
         """Read and check a request; return an answer to refuse it, or None if the client left."""
         headers, place, bytes_max = admission.headers, admission.place, self._services.config.body_bytes_max
         assert place is not None, "Wiretape's own paths are answered elsewhere"
-        chat = place.dialect == "chat" and scope["method"] == "POST"
-        not_json = content_type_refusal(headers) if chat else None
+        dialect = place.dialect if scope["method"] == "POST" else ""
+        not_json = content_type_refusal(headers) if dialect else None
         if not_json is not None:
             return refused(not_json)
-        body = await self._body(headers, receive, bytes_max, chat=chat)
+        body = await self._body(headers, receive, bytes_max, streamed=not dialect)
         if body is None:
             return None
         value: Any = None
         plain: bytes | None = None
         history: Sequence[Marks] = ()
         cleaning: Sequence[Edit] = ()
-        if chat and isinstance(body, bytes):
+        if dialect and isinstance(body, bytes):
             coding = b", ".join(headers.all(b"content-encoding")).decode("latin-1").strip().lower()
             plain = body
             if coding not in ("", "identity"):
@@ -125,14 +125,14 @@ class Application:
         query: bytes = scope["query_string"]
         return StreamRequest(
             route=place.route,
-            dialect="chat" if chat else "",
+            dialect=dialect,
             method=scope["method"],
             path_tail=place.tail,
             query=query,
             headers=headers,
             body=body,
             value=value,
-            facts=facts(value) if chat else Facts(stream=False),
+            facts=facts(value) if dialect else Facts(stream=False),
             settings=settings_for(place.route, headers),
             caller=admission.caller,
             resumes=headers.get(b"x-wiretape-resume").strip().lower() == b"on",
@@ -143,12 +143,14 @@ class Application:
             own_key=self._keys.required,
         )
 
-    async def _body(self, headers: Headers, receive: Receive, bytes_max: int, *, chat: bool) -> bytes | Upload | None:
+    async def _body(
+        self, headers: Headers, receive: Receive, bytes_max: int, *, streamed: bool
+    ) -> bytes | Upload | None:
         length = headers.get(b"content-length")
         size = int(length) if length.isdigit() else 0
         if size > bytes_max:
             raise AnswerError(too_long(bytes_max))
-        if not chat and (b"transfer-encoding" in headers or size > UPLOAD_INLINE_BYTES_MAX):
+        if streamed and (b"transfer-encoding" in headers or size > UPLOAD_INLINE_BYTES_MAX):
             return Upload(receive, bytes_max)
         body, reading = None, self._registry.reading
         with trio.CancelScope() as scope:

@@ -126,7 +126,7 @@ class Recording:
         }
         headers = taped_request(request.headers, config.secrets)
         keys: dict[str, Any] = {"method": request.method, "path": request.recorded_path, "headers": headers}
-        if request.dialect == "chat":
+        if request.dialect:
             keys["facts"] = request.facts.to_keys()
             keys["messages"] = len(as_list(as_object(request.value).get("messages")))
         body = request.body if isinstance(request.body, bytes) else None
@@ -135,7 +135,7 @@ class Recording:
         elif config.requests == "hash":
             keys |= {"bytes": len(body), "sha256": sha256}
             body = None
-        value = request.value if request.dialect == "chat" and request.plain is None else ABSENT
+        value = request.value if request.dialect and request.plain is None else ABSENT
         records = [self.record("open", opened), self.record("request", keys, body or None, value)]
         if request.history:
             records.append(self.record("history", history_keys(request, whole=config.requests == "full")))

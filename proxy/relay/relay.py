@@ -109,7 +109,7 @@ class Relay:
         self.signals = Signals(request, services.reaper, now)
         left = partial(self.signals.send, "left")
         self.delivery = Delivery(stream, request.caller, request.route.name, now, on_left=left)
-        self.delivery.taped = request.dialect == "chat" or request.route.tape
+        self.delivery.taped = bool(request.dialect) or request.route.tape
         self.recording = Recording(
             stream,
             services.store if self.delivery.taped else None,
@@ -395,7 +395,7 @@ class Relay:
         failed = response.status >= 400
         ended = cause in ("framed", "eof")
         if self._request.verbatim:
-            return "status" if failed and ended and request.dialect == "chat" and self._fault is None else cause
+            return "status" if failed and ended and request.dialect and self._fault is None else cause
         if request.streams and recording.emitter.delivered:
             return cause
         fine = ended and not failed and self._received_bytes > 0
@@ -564,7 +564,7 @@ class Relay:
         recorded_cause = cause
         ending: str
         flags: Sequence[str]
-        if request.dialect == "chat":
+        if request.dialect:
             # Everything has passed, but beyond the limit nothing was read that could have been the terminator.
             unread = cause in ("framed", "closed") and recording.recorder.decoder.overflow
             recorded_cause = "limit" if unread or cause == "upload" else chat_cause(cause)

@@ -230,14 +230,14 @@ class StreamRequest:
     #: The credential was a key of this Wiretape, and is not passed on.
     own_key: bool = False
 
-    #: A chat stream was asked for.
+    #: A stream was asked for, in a dialect that we read.
     streams: bool = field(init=False)
     #: The answer passes as it comes: nothing is held, and a cut is passed on as a cut.
     verbatim: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "streams", self.dialect == "chat" and self.facts.stream)
-        object.__setattr__(self, "verbatim", self.dialect != "chat" or self.settings.profile == "transparent")
+        object.__setattr__(self, "streams", bool(self.dialect) and self.facts.stream)
+        object.__setattr__(self, "verbatim", not self.dialect or self.settings.profile == "transparent")
 
 
 def settings_for(route: Route, headers: Headers) -> Settings:
@@ -320,7 +320,7 @@ class ToolResults:
     @classmethod
     def of(cls, stream: str, request: StreamRequest, running: Running, arrived_us: int) -> Self | None:
         """Return the results in a request, which from now on are found by retries; None if it brings none, as most."""
-        found = results_in(request.value) if request.dialect == "chat" else None
+        found = results_in(request.value) if request.dialect else None
         if found is None:
             return None
         results = cls(stream, request, found, running, arrived_us)

@@ -132,7 +132,7 @@ class UpstreamRequest:
         request = self._request
         decision = Decision(Next.GIVE_UP)
         # Only what was never sent, or asks for nothing but words, is repeated.
-        if isinstance(request.body, bytes) and (request.dialect == "chat" or failure.ending == "refused"):
+        if isinstance(request.body, bytes) and (request.dialect or failure.ending == "refused"):
             decision = decide(
                 failure,
                 attempt=self._attempt,
@@ -169,7 +169,7 @@ class UpstreamRequest:
         if status >= 400:
             return secrets, ()
         kind = headers.get(b"content-type").lower()
-        may_be_error = self._request.dialect == "chat" or b"json" in kind or b"event-stream" in kind
+        may_be_error = bool(self._request.dialect) or b"json" in kind or b"event-stream" in kind
         return (), secrets if may_be_error else ()
 
 

@@ -34,9 +34,6 @@ def _replay(
         list[str] | None, typer.Option(metavar="FAULT", help="For example cut@frame:3. Repeatable.")
     ] = None,
     match: Annotated[Literal["key", "position"], typer.Option(help="Match requests by content or by turn.")] = "key",
-    attempts: Annotated[
-        Literal["answered", "recorded"], typer.Option(help="Replay the last attempt of a stream, or each in turn.")
-    ] = "answered",
     repeat: Annotated[bool, typer.Option("--repeat", help="Let a stream answer more than once.")] = False,
 ) -> None:
     """Serve recordings in place of their upstream.
@@ -49,10 +46,10 @@ def _replay(
         import trio
 
         from ..faults.faults import FaultError, Faults
-        from ..playback.player import Speed
+        from ..playback.script import Speed
         from ..serving.serving import Serving, load_deck
 
-        deck = load_deck(tapes, match, attempts=attempts, repeat=repeat)
+        deck = load_deck(tapes, match, repeat=repeat)
         try:
             faults = Faults.of(fault or ())
             pace = Speed.of(speed, inf if max_gap is None else max_gap / 1_000)

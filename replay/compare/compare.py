@@ -20,7 +20,7 @@ from wiretape.events.tape.tape import reads
 
 from ..matching.json_diff import Change, changes, first_difference, plain, shortened
 from ..normalize.normalize import normalise
-from ..playback.player import attempts_of, head_of
+from ..playback.script import attempts_of, head_of
 from ..redaction.plain_text import headers_on, opened
 from ..sealed.files import Recording, lines_of, read
 from ..sealed.files import parse as parse_tape

@@ -30,8 +30,7 @@ from wiretape.proxy.upstream.transport import UpstreamTransport
 
 from ..matching.json_diff import joined_path, kind_of
 from ..matching.match import request_of
-from ..playback.player import attempts_of, head_of
-from ..playback.script import Request
+from ..playback.script import Request, attempts_of, head_of
 from ..redaction.plain_text import opened
 from ..sealed.files import Recording
 from .compare import Difference, Stream, Streams, each_pair, ending_of, unequal, value_of

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple, get_args
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 
-from ..playback.player import ORIGINAL, as_played, attempts_of, script_of
+from ..playback.script import ORIGINAL, as_played, attempts_of, script_of
 from ..redaction.redact import redact
 from ..seal import seal
 from ..sealed.files import parse

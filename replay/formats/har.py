@@ -18,7 +18,7 @@ from wiretape.events.core.json_text import as_list, as_object, dumps, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
-from ..playback.player import attempts_of
+from ..playback.script import attempts_of
 from ..redaction.plain_text import headers_on
 from .exchange import Clock, Contents, Imported, decoded, microseconds, reads_of, split_url, status_of
 

@@ -29,7 +29,7 @@ from wiretape.events.tape.tape import reads
 from wiretape.events.wire.sse import encode
 from wiretape.proxy.http1 import Dechunker, MalformedError
 
-from ..playback.player import attempts_of
+from ..playback.script import attempts_of
 from .exchange import CHAT, Contents, Imported, decoded, frames_of, guessed_target
 
 __all__ = ["from_aimock", "from_chunks", "from_curl", "from_sse", "to_sse"]

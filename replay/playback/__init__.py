@@ -1,4 +1,4 @@
 """Play recorded streams: scripts, player, server and httpx transport.
 
-`player` turns the records of a stream into a `script`, which `server` plays on a socket and `transport` in process.
+`script` also turns the records of a stream into a script, which `server` plays on a socket and `transport` in process.
 """

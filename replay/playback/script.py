@@ -1,20 +1,41 @@
-"""One scripted HTTP response as data: its chunks, their delays and the way it ends."""
+"""One scripted HTTP response as data: its chunks, their delays and the way it ends; and what turns records into one.
 
-from collections.abc import Iterable, Sequence
+Where the proxy or the client left first, the rest is silence, because nothing says what would have come. Older tapes
+without `framing` and `framed` leave the ending to a guess, as docs/replay.md describes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, NamedTuple
+from math import inf
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from wiretape.events.core.errors import TapeError
+from wiretape.events.core.json_text import as_list
+from wiretape.events.emit import Emitter
+from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.tape import Recorder, reads
+
+from ..redaction.plain_text import headers_to_send
 
 __all__ = [
     "EVENT_STREAM",
+    "INSTANT",
+    "ORIGINAL",
     "Fault",
     "Request",
     "Script",
+    "Speed",
     "Splice",
     "Step",
+    "as_played",
+    "attempts_of",
     "cut_at",
     "event_stream",
+    "head_of",
     "json_answer",
+    "script_of",
     "spliced",
 ]
 
@@ -154,3 +175,166 @@ def _with_length(script: Script) -> Script:
         else:
             headers.append((name, value))
     return replace(script, headers=headers)
+
+
+# -- the script of a recorded stream -----------------------------------------------------------------------------------
+
+_SECOND_US: Final = 1_000_000
+#: By `broke`, or by the ending of a failed attempt: how the connection broke.
+_BROKE: Final[Mapping[str, Fault | None]] = MappingProxyType(
+    {"closed": None, "truncated": Fault.CUT, "reset": Fault.RESET, "protocol": Fault.GARBAGE}
+)
+#: By the cause of `end`, for tapes that do not say how the body ended.
+_CAUSES: Final[Mapping[str, Fault | None]] = MappingProxyType(
+    {**_BROKE, "framed": None, "status": None, "upstream_error": None, "eof": Fault.CUT}
+)
+
+#: By the way a response ends: its cause and ending in the `end` record, and what broke the connection.
+_ENDS: Final[Mapping[Fault | None, tuple[str, str, str]]] = MappingProxyType(
+    {
+        None: ("framed", "completed", ""),
+        Fault.CUT: ("eof", "truncated", "truncated"),
+        Fault.RESET: ("reset", "reset", "reset"),
+        Fault.STALL: ("stalled", "stalled", ""),
+        Fault.GARBAGE: ("protocol", "protocol", "protocol"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How recorded delays are played: first bounded, then divided."""
+
+    times: float = inf
+    gap_s_max: float = inf
+
+    def __post_init__(self) -> None:
+        if not self.times > 0 or self.gap_s_max < 0:
+            raise ValueError("a speed is positive, and a gap is not negative")
+
+    def delay(self, recorded_us: int) -> float:
+        """Return the seconds to wait."""
+        return 0.0 if self.times == inf else min(recorded_us / _SECOND_US, self.gap_s_max) / self.times
+
+    @staticmethod
+    def of(text: str, gap_s_max: float = inf) -> "Speed":
+        """Parse `instant`, `original` or a factor; raise ValueError."""
+        times = {"instant": inf, "original": 1.0}.get(text) or float(text)
+        if times == inf and text != "instant":
+            raise ValueError("not a finite number")
+        return Speed(times=times, gap_s_max=gap_s_max)
+
+
+INSTANT: Final = Speed()
+ORIGINAL: Final = Speed(times=1)
+
+
+def attempts_of(records: Sequence[Record]) -> list[Sequence[Record]]:
+    """Return the records of each attempt; all records if there is no attempt."""
+    starts = [at for at, record in enumerate(records) if record.kind == "attempt"]
+    ends = [*starts[1:], len(records)] if starts else []
+    return [records[start:end] for start, end in zip(starts, ends, strict=True)] or [records]
+
+
+def _keys_of(records: Sequence[Record], kind: str) -> Mapping[str, Any]:
+    """Return the keys of the first record of a kind, or no keys."""
+    return next((record.keys for record in records if record.kind == kind), NO_KEYS)
+
+
+def head_of(records: Sequence[Record]) -> Mapping[str, Any]:
+    """Return the keys of the last attempt's head; empty if none came."""
+    return _keys_of(attempts_of(records)[-1], "head")
+
+
+def script_of(records: Sequence[Record], *, speed: Speed = INSTANT) -> Script:
+    """Return what the upstream sent in the last attempt; raise TapeError if its status cannot be sent."""
+    attempt = attempts_of(records)[-1]
+    began = attempt[0].t
+    head = next((record for record in attempt if record.kind == "head"), None)
+    end = next((record for record in attempt if record.kind in ("failed", "end")), None)
+    keys = end.keys if end is not None else NO_KEYS
+    if head is None:  # a listening server can only reset what was refused
+        ending = str(keys.get("ending", ""))
+        fault = Fault.RESET if ending == "refused" else _BROKE.get(ending, Fault.STALL)
+        delay_s = speed.delay(end.t - began) if end is not None and fault is not Fault.STALL else 0.0
+        return Script(head_delay_s=delay_s, unanswered=fault)
+    status, framing, length = (head.keys.get(name) for name in ("status", "framing", "length"))
+    if type(status) is not int or not 200 <= status <= 999:
+        raise TapeError(f"its head has no status that can be sent: {status!r}")
+    fault = _fault(keys)
+    steps: list[Step] = []
+    last = head.t
+    for t, data in reads(attempt):
+        steps.append(Step(speed.delay(t - last), data))
+        last = t
+    delay_s = speed.delay(end.t - last) if end is not None and fault is not Fault.STALL else 0.0
+    if fault is not None or delay_s:
+        steps.append(Step(delay_s, fault or b""))
+    headers = headers_to_send(head.keys)
+    closes, head_delay_s = framing == "close", speed.delay(head.t - began)
+    script = Script(status=status, headers=headers, steps=steps, head_delay_s=head_delay_s, closes=closes)
+    if framing != "length" or type(length) is not int:
+        return script
+    script = replace(script, headers=[*headers, (b"content-length", b"%d" % length)])
+    # A decoded or redacted body has another length, except that of a HEAD request.
+    return script if _keys_of(records, "request").get("method") == "HEAD" else _with_length(script)
+
+
+def _fault(end: Mapping[str, Any]) -> Fault | None:
+    """Return how the body broke; None if it ended properly, silence if the proxy did not wait for its end."""
+    framed = end.get("framed")
+    if isinstance(framed, bool):
+        return None if framed else _BROKE.get(str(end.get("broke")), Fault.STALL)
+    if end.get("ending") == "completed" or "unframed" in as_list(end.get("flags")):
+        return None
+    return _CAUSES.get(str(end.get("cause", end.get("ending"))), Fault.STALL)
+
+
+# -- the tape of a script that was played ------------------------------------------------------------------------------
+
+
+def as_played(records: Sequence[Record], script: Script) -> list[Record]:
+    """Return the tape of a script that was played for the request of these records."""
+    asked = next((at for at, record in enumerate(records) if record.kind == "attempt"), len(records))
+    attempt = attempts_of(records)[-1][0]
+    recorder = Recorder()
+    played = [recorder.record(record.kind, record.t, record.keys, record.raw) for record in records[:asked]]
+    played += recorder.attempt(attempt.t, attempt.keys)
+    t = attempt.t + round(script.head_delay_s * _SECOND_US)
+    fault = script.unanswered
+    if fault is None:
+        t, fault = _play(script, recorder, t, played)
+    played += recorder.rest(t)
+    cause, ending, broke = _ENDS[fault]
+    flags: Sequence[str] = ()
+    if records[0].keys.get("dialect") == "chat":
+        cause = "eof" if cause == "framed" else cause  # the end of HTTP is not the end of a chat stream
+        emitter = Emitter()
+        for record in played:
+            emitter.feed(record)
+        ending, flags = emitter.ending(cause)
+    keys: dict[str, object] = {"cause": cause, "ending": ending, "flags": list(flags)}
+    if script.unanswered is None:
+        closed = fault is None and script.closes
+        keys["framed"] = fault is None and not closed
+        keys |= {"broke": "closed"} if closed else {"broke": broke} if broke else {}
+    return [*played, recorder.end(t, keys)]
+
+
+def _play(script: Script, recorder: Recorder, t: int, played: list[Record]) -> tuple[int, Fault | None]:
+    """Record head and body; return when the response ended, and with which fault."""
+    headers = [[name.decode("latin-1").lower(), value.decode("latin-1")] for name, value in script.headers]
+    lengths = [int(value) for name, value in headers if name == "content-length"]
+    framing: dict[str, object] = {"framing": "close" if script.closes else "chunked"}
+    if lengths:
+        framing = {"framing": "length", "length": lengths[-1]}
+    headers = [header for header in headers if header[0] != "content-length"]
+    played.append(recorder.record("head", t, {"status": script.status, "headers": headers, **framing}))
+    streams = any(name == "content-type" and value.startswith("text/event-stream") for name, value in headers)
+    for delay_s, what in script.steps:
+        t += round(delay_s * _SECOND_US)
+        if isinstance(what, Fault):
+            return t, what
+        if what:
+            played += recorder.read(t, what) if streams else [recorder.body(t, what)]
+    return t, None

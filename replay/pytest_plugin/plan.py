@@ -15,7 +15,7 @@ import pytest
 from ..faults.cutting import Prefix
 from ..faults.faults import FaultError, Faults
 from ..matching.match import How
-from ..playback.player import INSTANT, Speed
+from ..playback.script import INSTANT, Speed
 
 __all__ = ["Mode", "Named", "Plan", "Sharing", "files_of", "is_live", "marked", "named_faults", "plan_of", "unused"]
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from http.client import INTERNAL_SERVER_ERROR
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
@@ -18,16 +18,22 @@ from wiretape.events.tape.tape import reads
 
 from ..faults.faults import Faults
 from ..matching.match import LOOSELY, MISS_STATUS, NO_RETRY, Deck, How, Miss, Row, Taken, prepare_of, request_of
-from ..playback.player import INSTANT, Speed, as_played, attempts_of, each_attempt, script_of
-from ..playback.script import Request, Script, json_answer
+from ..playback.script import (
+    INSTANT,
+    Request,
+    Script,
+    Speed,
+    as_played,
+    attempts_of,
+    json_answer,
+    script_of,
+)
 from ..playback.server import Served, place_of_fault
 from ..redaction.plain_text import plain_body
 from ..redaction.redact import shown_path
 from ..sealed.files import Recording, load
 
-__all__ = ["Attempts", "Call", "Fold", "Outcome", "Sent", "Serving", "deck_of", "load_deck"]
-
-Attempts = Literal["answered", "recorded"]
+__all__ = ["Call", "Fold", "Outcome", "Sent", "Serving", "deck_of", "load_deck"]
 
 #: Unused streams that are listed by name.
 _LISTED_MAX: Final = 20
@@ -142,37 +148,33 @@ class Outcome:
         )
 
 
-def load_deck(paths: Sequence[Path], how: How, *, attempts: Attempts = "answered", repeat: bool = False) -> Deck:
+def load_deck(paths: Sequence[Path], how: How, *, repeat: bool = False) -> Deck:
     """Return the streams of these files. Raise TapeError if one of them contains none."""
     named = [(str(path), load(path)) for path in paths]
     for name, recording in named:
         if not recording.streams:
             raise TapeError(f"{name}: it contains no stream")
     record = f"wiretape record --upstream URL -o {paths[0]} -- COMMAND"
-    return deck_of(named, how, attempts=attempts, repeat=repeat, record=record)
+    return deck_of(named, how, repeat=repeat, record=record)
 
 
 def deck_of(
     named: Iterable[tuple[str, Recording]],
     how: How,
     *,
-    attempts: Attempts = "answered",
     repeat: bool = False,
     record: str = "",
 ) -> Deck:
     """Return the streams of recordings, each a conversation with its name, which may be empty.
 
-    With `recorded`, each attempt is a stream of its own. `record` is the command that records a missing stream.
+    `record` is the command that records a missing stream.
     """
     rows: list[Row] = []
     for conversation, (name, (header, recorded)) in enumerate(named):
         prepare = prepare_of(header)
         for number, records in enumerate(recorded, 1):
             words = [name] * bool(name) + [f"stream {number}"] * (not name or len(recorded) > 1)
-            each = each_attempt(records) if attempts == "recorded" else [records]
-            for at, stream in enumerate(each, 1):
-                attempt = [f"attempt {at}"] if len(each) > 1 else []
-                rows.append(Row(stream, ", ".join([*words, *attempt]), conversation, prepare))
+            rows.append(Row(records, ", ".join(words), conversation, prepare))
     return Deck(rows, how, repeat=repeat, record=record)
 
 

@@ -7,8 +7,7 @@ from tests.replay.dialects import ANSWERS, PATHS
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import NO_KEYS, Record, encode
 from wiretape.replay.matching.match import Deck, How, Row, prepare_of
-from wiretape.replay.playback.player import as_played
-from wiretape.replay.playback.script import Script, event_stream
+from wiretape.replay.playback.script import Script, as_played, event_stream
 from wiretape.replay.seal import EXACT, seal
 
 

@@ -19,8 +19,7 @@ from wiretape.proxy.cli.main import app
 from wiretape.replay.check import check
 from wiretape.replay.compare.compare import compare
 from wiretape.replay.matching.match import Taken
-from wiretape.replay.playback.player import script_of
-from wiretape.replay.playback.script import Request
+from wiretape.replay.playback.script import Request, script_of
 from wiretape.replay.redaction import plain_text as coded
 from wiretape.replay.redaction.plain_text import opened, plain_body, unreadable
 from wiretape.replay.seal import EXACT, Rules, seal

@@ -11,8 +11,7 @@ from tests.support.tapes import records_of, text
 from wiretape.events.core.errors import TapeError
 from wiretape.replay.faults.cutting import CutEnding, cut, prefixes_of
 from wiretape.replay.faults.faults import FaultError
-from wiretape.replay.playback.player import ORIGINAL, script_of
-from wiretape.replay.playback.script import Fault, event_stream
+from wiretape.replay.playback.script import ORIGINAL, Fault, event_stream, script_of
 from wiretape.replay.sealed.files import parse
 
 ENDINGS: dict[CutEnding, tuple[Fault | None, str]] = {

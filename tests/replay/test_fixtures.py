@@ -15,7 +15,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.replay.check import check_files
 from wiretape.replay.matching.match import request_of
-from wiretape.replay.playback.player import ORIGINAL, attempts_of, script_of
+from wiretape.replay.playback.script import ORIGINAL, attempts_of, script_of
 from wiretape.replay.sealed.files import load
 
 FOLDER = Path(__file__).parents[2] / "fixtures"

@@ -25,7 +25,7 @@ from wiretape.replay.formats import vcr
 from wiretape.replay.formats.har import to_har
 from wiretape.replay.formats.table import EXPORTS, FORMATS, Outcome, read
 from wiretape.replay.formats.vcr import read_yaml
-from wiretape.replay.playback.player import attempts_of
+from wiretape.replay.playback.script import attempts_of
 from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import Rules, seal
 from wiretape.replay.sealed.files import load as load_tape

@@ -9,8 +9,15 @@ from trio.testing import MockClock
 from tests.replay.virtual import peer, taped
 from tests.support.house import ASKED, DONE, call, finish, house, post, text
 from wiretape.events.tape.record import Record
-from wiretape.replay.playback.player import ORIGINAL, attempts_of, each_attempt, script_of
-from wiretape.replay.playback.script import Fault, Script, Step, event_stream
+from wiretape.replay.playback.script import (
+    ORIGINAL,
+    Fault,
+    Script,
+    Step,
+    attempts_of,
+    event_stream,
+    script_of,
+)
 
 TYPE = (b"content-type", b"text/event-stream")
 HALF = (text("hi"), call('{"a', "write_file"))
@@ -93,11 +100,10 @@ async def test_the_last_attempt_is_played_and_each_is_available(autojump_clock: 
     without = [record for record in tape if record.kind != "attempt"]
     assert attempts_of(without) == [without]
     assert attempts_of([]) == [[]]
-    first, second, third = map(script_of, each_attempt(tape))
+    first, second, third = map(script_of, attempts_of(tape))
     assert first.unanswered is Fault.RESET
     assert (second.unanswered, [what for _, what in second.steps]) == (None, [Fault.CUT])
     assert third == script_of(tape)
-    assert [record.kind for record in each_attempt(tape)[1][:3]] == ["open", "request", "attempt"]
 
 
 async def test_a_head_request_keeps_its_length(autojump_clock: MockClock) -> None:

@@ -17,7 +17,7 @@ from wiretape.replay.matching.match import Deck, How, Taken
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream
 from wiretape.replay.playback.server import Served
 from wiretape.replay.sealed.sealed import encode
-from wiretape.replay.serving.serving import Attempts, Serving, load_deck
+from wiretape.replay.serving.serving import Serving, load_deck
 
 #: Found by its shape.
 KEY = b"sk-proj-" + b"abcdefghijklmnopqrstuvwxyz0123456789"
@@ -26,11 +26,9 @@ KEY = b"sk-proj-" + b"abcdefghijklmnopqrstuvwxyz0123456789"
 class Table:
     """A replay of these files, and its lines."""
 
-    def __init__(
-        self, *paths: Path, how: How = "key", attempts: Attempts = "answered", faults: Faults | None = None, **more: Any
-    ) -> None:
+    def __init__(self, *paths: Path, how: How = "key", faults: Faults | None = None, **more: Any) -> None:
         self.lines: list[str] = []
-        deck = load_deck(paths, how, attempts=attempts)
+        deck = load_deck(paths, how)
         self.serving = Serving(deck, faults or Faults(), say=self.lines.append, **more)
 
     def ask(self, text: str, dialect: str = "chat") -> Script:
@@ -89,21 +87,6 @@ def test_a_fault_without_a_place_is_listed(tape: Path) -> None:
     table.ask("b")
     assert table.serving.remaining() == ["fault cut@tool:missing had no place in any response"]
     assert table.lines[0].endswith("chunks, cut (faulty)")
-
-
-def test_each_attempt_can_be_a_response(tmp_path: Path) -> None:
-    good = stream(text="a")
-    failed = [
-        Record(3, 1_500, "failed", {"attempt": 1, "ending": "reset", "message": "x", "next": "again"}),
-        Record(4, 2_000, "attempt", {"number": 2, "upstream": "scripted"}),
-    ]
-    behind = [record._replace(n=record.n + 2, t=record.t + 2_000) for record in good[3:]]
-    tape = tmp_path / "a.tape"
-    tape.write_bytes(live([*good[:3], *failed, *behind]))
-    assert Table(tape).ask("a").status == 200
-    table = Table(tape, attempts="recorded")
-    assert [table.ask("a").unanswered, table.ask("a").unanswered, table.ask("a").status] == [Fault.RESET, None, 599]
-    assert f"{tape}, attempt 1: no response, reset" in table.lines[0]
 
 
 def test_an_internal_error_is_one_response_and_one_line(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:

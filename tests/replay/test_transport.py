@@ -13,8 +13,7 @@ from trio.testing import MockClock
 
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
-from wiretape.replay.playback.player import ORIGINAL, script_of
-from wiretape.replay.playback.script import Fault, Request, Script, event_stream
+from wiretape.replay.playback.script import ORIGINAL, Fault, Request, Script, event_stream, script_of
 from wiretape.replay.playback.transport import TapeTransport
 
 PIECES = [b"data: 1\n\n", b"data: 2\n\ndata: 3\n\n", b"data: \xf0\x9f", b"\x98\x80\n\n"]

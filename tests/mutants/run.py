@@ -1,4 +1,4 @@
-"""`make mutants`: run cosmic-ray's mutants of codec, tape, repair and engine against the fast tests of each file.
+"""`make mutants`: run cosmic-ray's mutants of events/ against the fast tests of each module.
 
     python tests/mutants/run.py [--jobs 2] [--sample N] [--seconds S] [--report] [MODULE ...]
 
@@ -36,23 +36,39 @@ from tests.mutants.report import Result, Tested, document, rate, stored  # noqa:
 WORK: Final = ROOT / "build/mutants"
 
 #: The tests that feed whole streams through the emitter.
-ROWS: Final = [
-    *("chat/test_repair.py", "chat/test_choices.py", "chat/test_broken_streams.py", "chat/test_stream.py"),
-    *("chat/test_damaged_calls.py", "chat/test_custom_calls.py"),
+STREAMS: Final = [
+    *("chat/test_repair.py", "chat/test_choices.py", "chat/test_stream.py", "chat/test_damaged_calls.py"),
+    *("chat/test_calls.py", "chat/test_custom_calls.py", "chat/test_broken_streams.py", "chat/test_write.py"),
+    *("chat/test_hermes.py", "chat/test_results.py", "emission/test_engine.py", "emission/test_shapes.py"),
+    *("test_emit.py", "test_fuzz_regressions.py", "fold/test_summary.py", "chat/test_repair_properties.py"),
 ]
-STREAMS: Final = [*ROWS, "chat/test_hermes.py", "fold/test_summary.py"]
 #: Module of events/ -> the tests that address it. The nearest come first, since the first failure ends a run.
 TESTS: Final = {
-    "wire/sse": ["test_sse.py"],
-    "tape/record": ["test_record.py", "test_tape.py"],
-    "tape/tape": ["test_tape.py", "test_formats.py"],
-    "core/json_text": ["test_json_text.py", "test_splice.py", "chat/test_history.py"],
-    "emission/frames": ["emission/test_edits.py", "emission/test_shapes.py", *ROWS],
+    "wire/sse": ["test_sse.py", "test_tape.py", "test_fuzz_regressions.py"],
+    "tape/record": ["test_record.py", "test_tape.py", "fold/test_summary.py", "test_fuzz_regressions.py"],
+    "tape/tape": ["test_tape.py", "test_formats.py", "chat/test_stream.py", "test_fuzz_regressions.py"],
+    "core/json_text": [
+        "test_json_text.py",
+        "test_splice.py",
+        "emission/test_edits.py",
+        "chat/test_history.py",
+        *STREAMS,
+    ],
+    "core/lifecycle": ["test_lifecycle.py", "fold/test_folds.py", *STREAMS],
+    "core/settings": ["test_settings.py", *STREAMS],
+    "folds/wire": ["fold/test_folds.py", "fold/test_summary.py", *STREAMS],
+    "folds/summary": ["fold/test_summary.py", "fold/test_folds.py", "chat/test_hermes.py", "test_lifecycle.py"],
+    "emission/cards": ["chat/test_results.py", *STREAMS],
     "emission/engine": ["emission/test_engine.py", "emission/test_shapes.py", "test_emit.py", *STREAMS],
-    "chat/chunk": [*ROWS, "chat/test_calls.py", "chat/test_write.py"],
-    "chat/repair": [*ROWS, "emission/test_shapes.py", "chat/test_hermes.py"],
-    "chat/tool_calls": ["chat/test_calls.py", *ROWS],
-    "chat/content": [*ROWS, "chat/test_hermes.py"],
+    "emission/frames": ["emission/test_edits.py", "emission/test_shapes.py", *STREAMS],
+    "chat/chunk": STREAMS,
+    "chat/content": STREAMS,
+    "chat/hermes": ["chat/test_hermes.py", *STREAMS],
+    "chat/repair": STREAMS,
+    "chat/request": ["chat/test_results.py", "chat/test_history.py", *STREAMS],
+    "chat/tool_calls": ["chat/test_calls.py", *STREAMS],
+    "chat/write": ["chat/test_write.py", *STREAMS],
+    "emit": ["test_emit.py", *STREAMS],
 }
 #: Of all mutants of all modules together that have a verdict.
 KILLED_MIN: Final = 0.85

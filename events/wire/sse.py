@@ -113,12 +113,12 @@ class Decoder:
                 end = blank.end() if blank else 1
             else:
                 line_end = data.find(b"\n", start)
-                canonical = data.startswith(b"\n", line_end + 1) and data.startswith(b"data: ", begin)
-                end = line_end + 2 if canonical else data.find(b"\n\n", start) + 2
-            if end < begin + 2:  # not found
+                canonical = data.startswith(b"\n\n", line_end) and data.startswith(b"data: ", begin)
+                end = (line_end if canonical else data.find(b"\n\n", start)) + 2
+            if end == 1:  # not found
                 break
             raw = data[begin:end]
-            if end - begin > self._harmless_bytes:
+            if len(raw) > self._harmless_bytes:
                 self._judged = self._line_start = 0
                 if self._judge(raw):
                     break

@@ -45,9 +45,8 @@ class _Routine(NamedTuple):
 
 def _repeats(record: Record, shape: Shape) -> bool:
     """Return whether a frame that was read from a tape has this shape."""
-    payload = record.payload
     fresh = record.shape is None and record.kind == "frame" and not record.keys
-    return fresh and payload is not None and shape.texts(payload) is not None
+    return fresh and shape.texts(record.payload or b"") is not None
 
 
 class Engine:
@@ -177,7 +176,7 @@ class Engine:
         last = self._waiting[-1]
         frames = self._taken()
         if frames and len(steps) == 1 and steps[0].plain and last is steps[0].out:
-            self._routine = self._routine_of(record, steps[0], frames[-1])
+            self._routine = self._routine_of(record, steps[0], last, frames[-1])
         return frames
 
     def _other(self, record: Record) -> None:
@@ -230,17 +229,14 @@ class Engine:
 
     # -- frames that repeat a shape -----------------------------------------------------------------------------------
 
-    def _routine_of(self, record: Record, step: Step, frame: bytes) -> _Routine | None:
+    def _routine_of(self, record: Record, step: Step, out: Out, frame: bytes) -> _Routine | None:
         """Return how frames like this one are sent, if each text is in what came and in what was sent exactly once."""
-        out, shape, payload = step.out, record.shape, record.payload
-        if shape is None and payload is not None and not record.keys and self._shapes_left:  # it was read from a tape
+        shape, payload = record.shape, record.payload or b""
+        if shape is None and not record.keys and self._shapes_left:  # it was read from a tape
             shape = Shape.of(payload)
             self._shapes_left -= shape is not None
-        goes_on = self.delivered and not self._closed and not self._cards.due
-        if not goes_on or out is None or shape is None or payload is None or out.reserialised:
-            return None
-        texts = shape.texts(payload)
-        if texts is None:
+        texts = None if shape is None or out.reserialised else shape.texts(payload)
+        if shape is None or texts is None:
             return None
         template, strings = b"", [b'"%b"' % text for text in texts]
         for string in strings:

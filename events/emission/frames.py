@@ -7,6 +7,7 @@ Python's `json.dumps` writes them. That equality proves that nothing is lost.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple
@@ -137,7 +138,7 @@ class Ledger:
     """
 
     def __init__(self, sink: Callable[[Repaired], None] | None = None, *, muted: bool = False) -> None:
-        self.counts: dict[str, int] = {}
+        self.counts = Counter[str]()
         #: Nothing is counted while no client gets what is done.
         self.muted = muted
         self._sink = sink
@@ -164,13 +165,13 @@ class Ledger:
 
     def count(self, repair: str) -> None:
         """Count one more of these."""
-        self.counts[repair] = self.counts.get(repair, 0) + 1
+        self.counts[repair] += 1
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Out:
     """One frame because of record `n`.
 
@@ -207,8 +208,8 @@ class Out:
 
     @property
     def size(self) -> int:
-        """The bytes that it takes while it waits, before edits."""
-        return len(self.raw or self.came or self.payload or dumps(self.value))
+        """The bytes that it takes while it waits."""
+        return len(self.came or self.frame())
 
     def frame(self) -> bytes:
         """Return the bytes of the frame without entering anything in the ledger."""

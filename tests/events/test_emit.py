@@ -63,11 +63,12 @@ def test_of_an_exchange_the_end_alone_says_how_it_ended() -> None:
     keys = {"cause": "framed", "ending": "completed", "flags": ["unframed", 7]}
     records = [
         recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": ""}),
-        recorder.body(1, b'{"choices":[]}'),
+        recorder.body(1, b'{"choices":[]}', {"ending": "completed"}),
+        recorder.record("failed", 1, {"ending": "completed"}),
         recorder.end(2, keys),
     ]
-    assert list(events(records)) == [Ended(n=2, ending="completed", cause="framed", flags=("unframed",))]
-    assert list(events([*records[:2], records[2]._replace(keys={"ending": "junk"})])) == []
+    assert list(events(records)) == [Ended(n=3, ending="completed", cause="framed", flags=("unframed",))]
+    assert list(events([*records[:3], records[3]._replace(keys={"ending": "junk"})])) == []
     assert emit(records) == b'{"choices":[]}'
 
 

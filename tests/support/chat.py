@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -163,7 +164,7 @@ def run(records: Iterable[Record], profile: Profile | None = None) -> Run:
     assert [*sent, live.feed(records[-1])] == frames
     if live.wire.ended is not None:  # what the live path writes into `end` is what every replay finds
         assert foretold == (live.wire.ended.ending, live.wire.ended.flags)
-    assert live.ledger.counts == emitter.ledger.counts
+    assert live.ledger.counts == emitter.ledger.counts == Counter(entry.repair for entry in ledger)
     return result
 
 

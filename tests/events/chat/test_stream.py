@@ -443,6 +443,11 @@ def test_a_function_call_that_says_nothing_is_left_out(empty: dict[str, Any], to
 INTERNAL = begin("call_0", "_plan", '{"a')
 
 
+def test_error_after_a_call_cut_by_length_warns_no_second_time() -> None:
+    result = run(tape([*CUT, finish("length"), sse({"error": {"message": "no"}})], on_partial="warn"))
+    assert result.repairs.count("warning_text") == 1
+
+
 @pytest.mark.parametrize("mode", ["error", "warn", "both"])
 def test_of_internal_tools_no_warning_says_the_name(mode: str) -> None:
     """They are the upstream's own housekeeping: the warning says that one was lost, not which."""

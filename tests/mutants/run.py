@@ -40,6 +40,7 @@ STREAMS: Final = [
     *("chat/test_repair.py", "chat/test_choices.py", "chat/test_stream.py", "chat/test_damaged_calls.py"),
     *("chat/test_calls.py", "chat/test_custom_calls.py", "chat/test_broken_streams.py", "chat/test_write.py"),
     *("chat/test_hermes.py", "chat/test_results.py", "emission/test_engine.py", "emission/test_shapes.py"),
+    "emission/test_edits.py",
     *("test_emit.py", "test_fuzz_regressions.py", "fold/test_summary.py", "chat/test_repair_properties.py"),
 ]
 #: Module of events/ -> the tests that address it. The nearest come first, since the first failure ends a run.
@@ -47,13 +48,7 @@ TESTS: Final = {
     "wire/sse": ["test_sse.py", "test_tape.py", "test_fuzz_regressions.py"],
     "tape/record": ["test_record.py", "test_tape.py", "fold/test_summary.py", "test_fuzz_regressions.py"],
     "tape/tape": ["test_tape.py", "test_formats.py", "chat/test_stream.py", "test_fuzz_regressions.py"],
-    "core/json_text": [
-        "test_json_text.py",
-        "test_splice.py",
-        "emission/test_edits.py",
-        "chat/test_history.py",
-        *STREAMS,
-    ],
+    "core/json_text": ["test_json_text.py", "test_splice.py", "chat/test_history.py", *STREAMS],
     "core/lifecycle": ["test_lifecycle.py", "fold/test_folds.py", *STREAMS],
     "core/settings": ["test_settings.py", *STREAMS],
     "folds/wire": ["fold/test_folds.py", "fold/test_summary.py", *STREAMS],

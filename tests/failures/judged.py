@@ -13,12 +13,12 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import trio
 
-from tests.proxy.scripted import Reset, Script, chunk, request_of
-from tests.support.house import ASKED, HEAD, House, house, streams
+from tests.proxy.scripted import Script
+from tests.support.house import ASKED, House, Peer, answer, house
 from tests.support.http import Answer
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, is_object, parse
 from wiretape.events.core.lifecycle import State
@@ -37,68 +37,10 @@ PLAIN: Final[Mapping[str, Any]] = {**ASKED, "stream": False}
 #: The tool of the calls here.
 TOOL: Final = "write_file"
 
-End = Literal["final", "fin", "rst", "stall"]
-
-
-class Peer:
-    """An upstream that answers each request with this head and these pieces, one write each, and then ends somehow.
-
-    `final`: the last chunk, and the connection stays. `fin`: it hangs up. `rst`: it resets. `stall`: nothing more.
-    """
-
-    def __init__(
-        self,
-        *pieces: bytes,
-        head: bytes = HEAD,
-        end: End = "final",
-        every_s: float = 0.0,
-        before_s: float = 0.0,
-        raw: bool = False,
-    ) -> None:
-        """`raw`: the pieces go out as they are, without chunks around them."""
-        self.body = b"".join(pieces)
-        self.requests: list[bytes] = []
-        self.at: list[float] = []
-        self._pieces = pieces
-        self._head = head
-        self._end = end
-        self._every_s = every_s
-        self._before_s = before_s
-        self._raw = raw or b"transfer-encoding" not in head.lower()
-
-    async def __call__(self, stream: trio.abc.Stream) -> None:
-        """Plays one connection."""
-        while asked := await request_of(stream):
-            self.requests.append(asked)
-            self.at.append(trio.current_time())
-            await trio.sleep(self._before_s)
-            if self._head:
-                await stream.send_all(self._head)
-            for piece in self._pieces:
-                if self._every_s:
-                    await trio.sleep(self._every_s)
-                await stream.send_all(piece if self._raw else chunk(piece))
-            if self._end == "stall":
-                await trio.sleep_forever()
-            if self._end == "rst":
-                raise Reset
-            if self._end == "fin":
-                return
-            if not self._raw:
-                await stream.send_all(b"0\r\n\r\n")
-
-
-def length(body: bytes, status: int = 200, kind: str = "application/json", *headers: str) -> Peer:
-    """A whole answer with its length."""
-    lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers, "", ""]
-    return Peer(*([body] if body else []), head="\r\n".join(lines).encode("latin-1"), raw=True)
-
 
 def says_error(status: int, message: str = "no", *headers: str) -> Peer:
     """An error as OpenAI says it."""
-    return length(
-        b'{"error":{"message":"%b","type":"t","code":"c"}}' % message.encode(), status, "application/json", *headers
-    )
+    return answer(status, b'{"error":{"message":"%b","type":"t","code":"c"}}' % message.encode(), *headers)
 
 
 def broken(error: Exception | float) -> Any:
@@ -157,7 +99,7 @@ async def faulty(
 ) -> AsyncGenerator[House]:
     """A house whose upstream has a key of ours, and whose caller presents one that must go nowhere."""
     targets: Sequence[Target] = how.pop("targets", None) or [Target(name="upstream", url=url, key=Secret(UPSTREAM_KEY))]
-    async with house(*(scripts or (streams(),)), settings=settings, targets=targets, **how) as home:
+    async with house(*(scripts or (Peer(),)), settings=settings, targets=targets, **how) as home:
         ask = home.ask
 
         async def with_canary(body: Any = ASKED, *headers: str, **more: Any) -> Answer:

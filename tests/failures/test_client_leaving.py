@@ -9,8 +9,8 @@ import trio
 from trio.testing import MockClock
 
 from tests.laws.variants import FULL
-from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import DONE, HEAD, House, call, finish, house, post, role, text, usage
+from tests.proxy.scripted import chunk
+from tests.support.house import DONE, HEAD, House, Peer, call, finish, house, post, role, text, usage
 from tests.support.http import Client
 from wiretape.events.emit import emit
 
@@ -37,29 +37,14 @@ ENDED: Final = PLACES.index("after [DONE]")
 LEAVES: Final[dict[str, Callable[[Client], None]]] = {"FIN": Client.close, "RST": Client.rst}
 
 
-def paced(*writes: bytes, every_s: float = PACE_S) -> Script:
-    """One write each pace for each request; then silence."""
-
-    async def script(stream: trio.abc.Stream) -> None:
-        while await request_of(stream):
-            for each in writes:
-                if each:
-                    await stream.send_all(each)
-                await trio.sleep(every_s)
-
-    return script
+def paced() -> Peer:
+    """Return an upstream that makes one of the writes each pace."""
+    return Peer(*WRITES.values(), head=b"", raw=True, every_s=PACE_S)
 
 
-def at_once(*writes: bytes) -> Script:
-    """Send everything, then stay silent until the other side leaves."""
-
-    async def script(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        for each in writes:
-            await stream.send_all(each)
-        await stream.receive_some()
-
-    return script
+def silent(*frames: bytes, head: bytes = HEAD) -> Peer:
+    """Return an upstream that sends these frames, and then nothing until the other side leaves."""
+    return Peer(*frames, head=head, end="stall")
 
 
 def busy(home: House) -> int:
@@ -112,7 +97,7 @@ async def check_sent(home: House, got: bytes) -> None:
 @pytest.mark.parametrize("place", PLACES)
 async def test_disconnect_closes_the_upstream_at_once(autojump_clock: MockClock, place: str, leave: str) -> None:
     number = PLACES.index(place)
-    async with house(paced(*WRITES.values()), route={"finish_grace_s": 60}) as home:
+    async with house(paced(), route={"finish_grace_s": 60}) as home:
         got = await left_at(home, (number + 0.5) * PACE_S, LEAVES[leave])
         left = trio.current_time()
         await trio.sleep(0.05 if number != ENDED else 0.25)  # after [DONE] the rest of the body may still come
@@ -134,7 +119,7 @@ async def test_stream_continues_after_disconnect_if_configured(autojump_clock: M
     number = PLACES.index(place)
     route = {} if how == "resume" else {"on_client_gone": how}
     headers = ["X-Wiretape-Resume: on"] if how == "resume" else []
-    async with house(paced(*WRITES.values()), route=route) as home:
+    async with house(paced(), route=route) as home:
         got = await left_at(home, (number + 0.5) * PACE_S, Client.close, *headers)
         assert await home.ending() == ("completed", [])
         assert len(await gone(home)) == (number < ENDED)
@@ -159,7 +144,7 @@ async def test_kept_stream_ends_when_the_client_does_not_return(
     autojump_clock: MockClock, route: dict[str, Any], headers: list[str], after_s: float, place: str
 ) -> None:
     number = PLACES.index(place)
-    async with house(at_once(*list(WRITES.values())[: number + 1]), route=route) as home:
+    async with house(Peer(*[*WRITES.values()][: number + 1], head=b"", raw=True, end="stall"), route=route) as home:
         got = await left_at(home, 0.5, Client.close, *headers)
         left = trio.current_time()
         with trio.fail_after(after_s + 1):
@@ -174,7 +159,7 @@ async def test_kept_stream_ends_when_the_client_does_not_return(
 @pytest.mark.parametrize("leave", LEAVES)
 async def test_disconnect_during_a_write_is_noticed(autojump_clock: MockClock, leave: str) -> None:
     long = text("a" * 50_000)
-    async with house(at_once(HEAD, *[chunk(long)] * 3)) as home:
+    async with house(silent(*[long] * 3)) as home:
         client = await home.connect(capacity=1_000)
         await client.send(post())
         assert await client.receive()
@@ -190,7 +175,7 @@ async def test_disconnect_during_a_write_is_noticed(autojump_clock: MockClock, l
 @pytest.mark.case("C05")
 async def test_half_close_counts_as_disconnect(autojump_clock: MockClock) -> None:
     """It looks like a client that left, and the upstream must not go on for one that did."""
-    async with house(paced(*WRITES.values(), every_s=1)) as home:
+    async with house(Peer(text("hi"), every_s=1)) as home:
         client = await home.connect()
         await client.send(post())
         client.fin()
@@ -205,13 +190,10 @@ async def test_half_close_counts_as_disconnect(autojump_clock: MockClock) -> Non
 @pytest.mark.parametrize("place", ["while its upstream is connected", "between two attempts", "while it is sniffed"])
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.2, 1.0])
 async def test_disconnect_is_noticed_in_every_wait(autojump_clock: MockClock, place: str, after_s: float) -> None:
-    async def hangs_up(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-
     script = {
-        "while its upstream is connected": at_once(),
-        "between two attempts": hangs_up,
-        "while it is sniffed": at_once(HEAD.replace(b"text/event-stream", b"text/plain"), chunk(b" ")),
+        "while its upstream is connected": silent(head=b""),
+        "between two attempts": Peer(head=b"", end="fin"),
+        "while it is sniffed": silent(b" ", head=HEAD.replace(b"text/event-stream", b"text/plain")),
     }[place]
     async with house(script, route={"attempts": 10}) as home:
         client = await home.connect()
@@ -239,7 +221,7 @@ async def follow(home: House, *headers: str, after: str = "") -> Client:
 
 @pytest.mark.case("C01", "C22")
 async def test_upstream_is_closed_when_the_last_reader_leaves(autojump_clock: MockClock) -> None:
-    async with house(paced(HEAD, *[chunk(text(str(number))) for number in range(1_000)], every_s=1)) as home:
+    async with house(Peer(*[text(str(number)) for number in range(1_000)], every_s=1)) as home:
         client = await home.connect()
         await client.send(post())
         await trio.sleep(3.5)
@@ -264,8 +246,8 @@ async def test_upstream_is_closed_when_the_last_reader_leaves(autojump_clock: Mo
 
 @pytest.mark.case("C01", "C22")
 async def test_client_that_returns_in_time_keeps_the_upstream(autojump_clock: MockClock) -> None:
-    frames = [chunk(text(str(number))) for number in range(200)]
-    async with house(paced(HEAD, *frames, chunk(finish()), chunk(DONE), b"0\r\n\r\n", every_s=1)) as home:
+    frames = [text(str(number)) for number in range(200)]
+    async with house(Peer(*frames, finish(), DONE, every_s=1)) as home:
         client = await home.connect()
         await client.send(post({"model": "m", "stream": True, "messages": []}, "X-Wiretape-Resume: on"))
         await trio.sleep(3.5)
@@ -286,7 +268,7 @@ async def test_client_that_returns_in_time_keeps_the_upstream(autojump_clock: Mo
 
 @pytest.mark.case("C01")
 async def test_disconnect_ends_other_exchanges_too(autojump_clock: MockClock) -> None:
-    async with house(at_once(HEAD, chunk(b"a part"))) as home:
+    async with house(silent(b"a part")) as home:
         client = await home.connect()
         await client.send(post(b"", path="/v1/models", method="GET"))
         await trio.sleep(1)
@@ -298,7 +280,7 @@ async def test_disconnect_ends_other_exchanges_too(autojump_clock: MockClock) ->
 
 @pytest.mark.case("C01")
 async def test_disconnect_before_the_body_is_complete_starts_no_stream(autojump_clock: MockClock) -> None:
-    async with house(at_once()) as home:
+    async with house(silent(head=b"")) as home:
         client = await home.connect()
         await client.send(post()[:-3])
         await trio.sleep(1)
@@ -310,7 +292,7 @@ async def test_disconnect_before_the_body_is_complete_starts_no_stream(autojump_
 @pytest.mark.case("C01")
 @pytest.mark.parametrize("upload_s", [0.5, 5.5])
 async def test_interrupted_upload_ends_its_upstream_request(autojump_clock: MockClock, upload_s: float) -> None:
-    async with house(at_once()) as home:
+    async with house(silent(head=b"")) as home:
         client = await home.connect()
         head = post(b"", "Transfer-Encoding: chunked", path="/v1/files").replace(b"Content-Length: 0\r\n", b"")
         await client.send(head)
@@ -328,7 +310,7 @@ async def test_interrupted_upload_ends_its_upstream_request(autojump_clock: Mock
 async def test_random_disconnects_leave_no_tasks_or_connections(autojump_clock: MockClock) -> None:
     """F1: each leaving is a cancel; a pool that loses a connection to each is an outage by design."""
     chance = random.Random(1)  # noqa: S311 - a seed, so that a failure can be repeated
-    async with house(paced(*WRITES.values())) as home, trio.open_nursery() as nursery:
+    async with house(paced()) as home, trio.open_nursery() as nursery:
 
         async def one() -> None:
             await trio.sleep(chance.random() * 5)

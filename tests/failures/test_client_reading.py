@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.test_client_leaving import asked, at_once, busy, follow
+from tests.failures.test_client_leaving import asked, busy, follow, silent
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
+from tests.support.house import ASKED, DONE, HEAD, House, Peer, call, finish, house, post, role, text
 from tests.support.http import Answer, Client
 from wiretape.events.emission.engine import KEEPALIVE
 from wiretape.events.emit import emit
@@ -58,7 +58,7 @@ async def answer_in(got: bytes) -> Answer:
 async def test_stalled_client_is_cut_after_30_s_without_delaying_the_relay(
     autojump_clock: MockClock, how: str, after_s: float
 ) -> None:
-    async with house(streams(*MANY, every_s=1), route={"on_client_gone": how, "drain_s": 20}) as home:
+    async with house(Peer(*MANY, every_s=1), route={"on_client_gone": how, "drain_s": 20}) as home:
         client = await home.connect(capacity=1_000)
         await client.send(post())
         await trio.sleep(30.5)  # the first piece came after 1 s, and did not fit
@@ -77,7 +77,7 @@ async def test_stalled_client_is_cut_after_30_s_without_delaying_the_relay(
 
 @pytest.mark.case("C03")
 async def test_stalled_client_holds_a_bounded_part_of_a_stream(autojump_clock: MockClock) -> None:
-    async with house(streams(*MANY, finish(), DONE, every_s=0.01), route={"on_client_gone": "keep"}) as home:
+    async with house(Peer(*MANY, finish(), DONE, every_s=0.01), route={"on_client_gone": "keep"}) as home:
         client = await home.connect(capacity=1_000)
         await client.send(post())
         most = 0
@@ -94,7 +94,7 @@ async def test_stalled_client_holds_a_bounded_part_of_a_stream(autojump_clock: M
 @pytest.mark.case("C03")
 async def test_stalled_reader_delays_no_other_reader(autojump_clock: MockClock) -> None:
     frames = [text(f"{number} " + "a" * 1_000) for number in range(100)]
-    async with house(streams(*frames, finish(), DONE, every_s=1)) as home:
+    async with house(Peer(*frames, finish(), DONE, every_s=1)) as home:
         stalled = await home.connect(capacity=1_000)
         await stalled.send(post())
         await trio.sleep(0.5)
@@ -108,7 +108,7 @@ async def test_stalled_reader_delays_no_other_reader(autojump_clock: MockClock) 
 
 @pytest.mark.case("C03", "C22")
 async def test_stalled_follower_is_cut_and_holds_nothing(autojump_clock: MockClock) -> None:
-    async with house(streams(*MANY, every_s=1)) as home:
+    async with house(Peer(*MANY, every_s=1)) as home:
         client = await home.connect()
         await client.send(post())
         await trio.sleep(1.5)
@@ -128,7 +128,7 @@ async def test_stalled_follower_is_cut_and_holds_nothing(autojump_clock: MockClo
 @pytest.mark.parametrize("every_s", [0.0, 0.001, 1.0])
 async def test_client_at_1_kb_a_second_gets_everything_from_the_tape(autojump_clock: MockClock, every_s: float) -> None:
     frames = [role(), *[text(f"{number:06} " + "b" * 9_000) for number in range(100)]]
-    async with house(streams(*frames, finish(), DONE, every_s=every_s)) as home:
+    async with house(Peer(*frames, finish(), DONE, every_s=every_s)) as home:
         client = await home.connect(capacity=1_000)
         await client.send(post())
         got = b""
@@ -211,7 +211,7 @@ async def test_without_a_tape_the_upstream_waits_for_a_slow_client(autojump_cloc
 @pytest.mark.case("C06")
 async def test_pipelined_requests_are_answered_in_order_and_never_mixed(autojump_clock: MockClock) -> None:
     def script_of(word: str) -> Script:
-        return streams(*[text(f"{word}{number}") for number in range(5)], finish(), DONE, every_s=1)
+        return Peer(*[text(f"{word}{number}") for number in range(5)], finish(), DONE, every_s=1)
 
     async with house(script_of("first"), script_of("second"), script_of("third")) as home:
         client = await home.connect()
@@ -230,7 +230,7 @@ async def test_pipelined_requests_are_answered_in_order_and_never_mixed(autojump
 @pytest.mark.case("C06", "C01")
 @pytest.mark.parametrize("behind", [1, 100, 200_000])
 async def test_pipelined_bytes_do_not_hide_a_disconnect(autojump_clock: MockClock, behind: int) -> None:
-    async with house(at_once(HEAD, chunk(text("hi")))) as home:
+    async with house(silent(text("hi"))) as home:
         client = await home.connect()
         await client.send(post() + (post() * 2_000)[:behind])
         await trio.sleep(5)
@@ -253,7 +253,7 @@ async def test_pipelined_bytes_do_not_hide_a_disconnect(autojump_clock: MockCloc
 async def test_connection_close_ends_the_connection_with_the_last_byte(
     autojump_clock: MockClock, headers: list[str], version: str, ended: str
 ) -> None:
-    async with house(streams(role(), text("hi"), finish(), DONE, every_s=1)) as home:
+    async with house(Peer(role(), text("hi"), finish(), DONE, every_s=1)) as home:
         client = await home.connect()
         await client.send(post(ASKED, *headers, version=version))
         answered = await client.response()
@@ -268,7 +268,7 @@ async def test_connection_close_ends_the_connection_with_the_last_byte(
 
 @pytest.mark.case("C08")
 async def test_an_idle_connection_is_closed_after_75_s(autojump_clock: MockClock) -> None:
-    async with house(streams(text("hi"), finish(), DONE)) as home:
+    async with house(Peer(text("hi"), finish(), DONE)) as home:
         client = await home.connect()
         for _ in range(2):
             await trio.sleep(70)
@@ -312,7 +312,7 @@ async def followed(home: House, *headers: str, after: str = "") -> bytes:
 
 @pytest.mark.case("C22")
 async def test_early_late_and_final_followers_get_the_same_bytes(autojump_clock: MockClock) -> None:
-    async with house(streams(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
+    async with house(Peer(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
         bodies: list[bytes] = []
 
         async def reader(at_s: float) -> None:
@@ -333,7 +333,7 @@ async def test_early_late_and_final_followers_get_the_same_bytes(autojump_clock:
 @pytest.mark.case("C22")
 @pytest.mark.parametrize("at_s", [12, 25, 35, 45, 55, 70], ids=str)
 async def test_follower_resumes_after_any_past_id(autojump_clock: MockClock, at_s: float) -> None:
-    async with house(streams(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
+    async with house(Peer(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
         resumed: dict[str, bytes] = {}
 
         async def reader(name: str) -> None:
@@ -372,7 +372,7 @@ async def test_follower_resumes_after_any_past_id(autojump_clock: MockClock, at_
     ids=ascii,
 )
 async def test_unknown_resume_id_starts_from_the_beginning(autojump_clock: MockClock, name: str) -> None:
-    async with house(streams(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
+    async with house(Peer(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(asked, home)
             await trio.sleep(25)
@@ -382,7 +382,7 @@ async def test_unknown_resume_id_starts_from_the_beginning(autojump_clock: MockC
 
 @pytest.mark.case("C22")
 async def test_future_resume_id_is_awaited_and_sent_once(autojump_clock: MockClock) -> None:
-    async with house(streams(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
+    async with house(Peer(*FRAMES, DONE, every_s=10), route={"finish_grace_s": 60}) as home:
         bodies: dict[str, bytes] = {}
 
         async def reader(name: str) -> None:
@@ -403,7 +403,7 @@ async def test_future_resume_id_is_awaited_and_sent_once(autojump_clock: MockClo
 
 @pytest.mark.case("C22")
 async def test_followers_of_a_cut_stream_get_its_error(autojump_clock: MockClock) -> None:
-    async with house(streams(role(), text("hi"), call("{", "look"), every_s=10, end=b"")) as home:
+    async with house(Peer(role(), text("hi"), call("{", "look"), every_s=10, end="fin")) as home:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(asked, home)
             await trio.sleep(5)
@@ -418,7 +418,7 @@ async def test_followers_of_a_cut_stream_get_its_error(autojump_clock: MockClock
 @pytest.mark.case("C21")
 @pytest.mark.parametrize("what", ["", "/events", "/tape"])
 async def test_missing_and_foreign_streams_look_the_same(autojump_clock: MockClock, what: str) -> None:
-    async with house(streams(text("hi"), finish(), DONE)) as home:
+    async with house(Peer(text("hi"), finish(), DONE)) as home:
         await home.ask(ASKED, "Authorization: Bearer one")
         own = home.streams[-1]
         tried = [

@@ -9,16 +9,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.test_client_leaving import at_once, busy
-from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, House, finish, house, post, streams, text
+from tests.failures.test_client_leaving import busy, silent
+from tests.proxy.scripted import chunk
+from tests.support.house import ASKED, DONE, HEAD, House, Peer, answer, finish, house, post, text
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import encode
 from wiretape.proxy.config.model import Key, Secret
 
-STREAMING: Final = streams(text("hi"), finish(), DONE)
 KEY: Final = "wt-" + "k" * 40
 CANARY: Final = "canary-7f3a"
+
+
+def streaming(head: bytes = HEAD) -> Peer:
+    return Peer(text("hi"), finish(), DONE, head=head)
 
 
 def untouched(home: House) -> bool:
@@ -53,7 +56,7 @@ async def test_body_up_to_the_limit_is_accepted(
     autojump_clock: MockClock, chunked: bool, more: int, status: int
 ) -> None:
     empty = dumps({**ASKED, "pad": ""})
-    async with house(STREAMING, config={"body_bytes_max": 50_000}) as home:
+    async with house(streaming(), config={"body_bytes_max": 50_000}) as home:
         body = dumps({**ASKED, "pad": "x" * (50_000 + more - len(empty))})
         assert len(body) == 50_000 + more
         data = post(body)
@@ -72,7 +75,7 @@ async def test_body_up_to_the_limit_is_accepted(
 @pytest.mark.case("C09")
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/files"])
 async def test_body_with_a_length_beyond_the_limit_is_not_read(autojump_clock: MockClock, path: str) -> None:
-    async with house(STREAMING, config={"body_bytes_max": 50_000}) as home:
+    async with house(streaming(), config={"body_bytes_max": 50_000}) as home:
         client = await home.connect()
         head, _, _ = post(b"", path=path).partition(b"\r\n\r\n")
         await client.send(head.replace(b"Content-Length: 0", b"Content-Length: 50001") + b"\r\n\r\n")
@@ -86,7 +89,7 @@ async def test_body_with_a_length_beyond_the_limit_is_not_read(autojump_clock: M
 @pytest.mark.case("C09")
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/files"])
 async def test_an_endless_chunked_body_is_stopped_at_the_limit(autojump_clock: MockClock, path: str) -> None:
-    async with house(at_once(), config={"body_bytes_max": 50_000}) as home:
+    async with house(silent(head=b""), config={"body_bytes_max": 50_000}) as home:
         client = await home.connect()
         head, _, _ = post(b"", path=path).partition(b"\r\n\r\n")
         await client.send(head.replace(b"Content-Length: 0", b"Transfer-Encoding: chunked") + b"\r\n\r\n")
@@ -107,7 +110,7 @@ async def test_an_endless_chunked_body_is_stopped_at_the_limit(autojump_clock: M
 @pytest.mark.case("C16")
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
 async def test_slow_body_is_refused_after_60_s(autojump_clock: MockClock, path: str) -> None:
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         client = await home.connect()
         data = post(path=path)
         await client.send(data[:-40])
@@ -129,7 +132,7 @@ async def test_slow_body_is_refused_after_60_s(autojump_clock: MockClock, path: 
 
 @pytest.mark.case("C16")
 async def test_slow_head_is_closed_after_10_s(autojump_clock: MockClock) -> None:
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         client = await home.connect()
         with suppress(trio.BrokenResourceError):
             for byte in post():
@@ -162,7 +165,7 @@ async def test_body_that_is_not_a_json_object_is_refused_with_the_position(
     autojump_clock: MockClock, name: str
 ) -> None:
     body, where = BODIES[name]
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         status, answer, _ = await raw(home, post(body))
         if where is None and status == 200:
             return  # read as JSON, in the standard library's wide sense, or passed on
@@ -185,22 +188,12 @@ async def test_body_that_is_not_a_json_object_is_refused_with_the_position(
     ],
 )
 async def test_any_valid_json_reaches_the_upstream_byte_for_byte(autojump_clock: MockClock, body: bytes) -> None:
-    asked: list[bytes] = []
-    async with house(_keeping(asked)) as home:
+    async with house(peer := streaming()) as home:
         answered = await home.ask(body)
         assert answered.status == 200
-        assert asked[0].partition(b"\r\n\r\n")[2] == body
+        assert peer.requests[0].partition(b"\r\n\r\n")[2] == body
         assert (await home.tape())[1].raw == body
         assert await home.ending() == ("completed", [])
-
-
-def _keeping(asked: list[bytes], head: bytes = HEAD) -> Script:
-    async def script(stream: trio.abc.Stream) -> None:
-        while data := await request_of(stream):
-            asked.append(data)
-            await stream.send_all(head + chunk(text("hi")) + chunk(finish()) + chunk(DONE) + b"0\r\n\r\n")
-
-    return script
 
 
 @pytest.mark.case("C11")
@@ -219,7 +212,7 @@ def _keeping(asked: list[bytes], head: bytes = HEAD) -> Script:
     ],
 )
 async def test_chat_request_needs_the_json_media_type(autojump_clock: MockClock, given: str, status: int) -> None:
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         got, _, _ = await raw(home, post(ASKED, f"Content-Type: {given}"))
         assert got == status
         assert untouched(home) == (status == 415)
@@ -227,7 +220,7 @@ async def test_chat_request_needs_the_json_media_type(autojump_clock: MockClock,
 
 @pytest.mark.case("C11")
 async def test_chat_request_without_content_type_is_refused(autojump_clock: MockClock) -> None:
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         got, _, _ = await raw(home, post().replace(b"Content-Type: application/json\r\n", b""))
         assert got == 415
         assert untouched(home)
@@ -236,7 +229,7 @@ async def test_chat_request_without_content_type_is_refused(autojump_clock: Mock
 @pytest.mark.case("C20")
 @pytest.mark.parametrize("name", ["api_base", "base_url", "extra_headers"])
 async def test_upstream_address_in_the_body_is_refused(autojump_clock: MockClock, name: str) -> None:
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         got, answer, _ = await raw(home, post({**ASKED, name: "https://evil.example"}))
         assert (got, json.loads(answer)["error"]["param"]) == (400, name)
         assert b"evil" not in answer
@@ -316,7 +309,7 @@ WRONG: Final[dict[str, tuple[str, bytes, int]]] = {
 @pytest.mark.parametrize("name", WRONG)
 async def test_malformed_requests_are_refused_and_the_connection_closed(autojump_clock: MockClock, name: str) -> None:
     _, data, status = WRONG[name]
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         got, answer, closed = await raw(home, data)
         assert got == status
         assert "error" in json.loads(answer)
@@ -326,7 +319,7 @@ async def test_malformed_requests_are_refused_and_the_connection_closed(autojump
 
 @pytest.mark.case("C14")
 async def test_100_continue_is_sent_only_to_accepted_requests(autojump_clock: MockClock) -> None:
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         head, _, body = post(ASKED, "Expect: 100-continue").partition(b"\r\n\r\n")
         client = await home.connect()
         await client.send(head + b"\r\n\r\n")
@@ -344,7 +337,7 @@ async def test_100_continue_is_sent_only_to_accepted_requests(autojump_clock: Mo
 @pytest.mark.case("C19")
 @pytest.mark.parametrize("model", ["a\r\nb", "a\nb", "a\0b", "a\u2028b", 'a"b\\', "ä" * 50, "x" * 5_000], ids=ascii)
 async def test_any_model_name_makes_one_line_per_record(autojump_clock: MockClock, model: str) -> None:
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         await home.ask({**ASKED, "model": model})
         for record in await home.tape():
             line = encode(record)
@@ -373,7 +366,7 @@ async def test_any_model_name_makes_one_line_per_record(autojump_clock: MockCloc
 async def test_host_and_origin_are_checked_before_key_and_body(
     autojump_clock: MockClock, lines: list[str], drop: list[str], status: int, path: str
 ) -> None:
-    async with house(STREAMING, config={"keys": (Key("own", Secret(KEY)),)}) as home:
+    async with house(streaming(), config={"keys": (Key("own", Secret(KEY)),)}) as home:
         client = await home.connect()
         data = with_lines(*lines, "Authorization: Bearer wrong", drop=drop).replace(
             b"/v1/chat/completions", path.encode()
@@ -407,14 +400,13 @@ async def test_host_and_origin_are_checked_before_key_and_body(
     ],
 )
 async def test_request_without_our_key_starts_nothing(autojump_clock: MockClock, lines: list[str], status: int) -> None:
-    asked: list[bytes] = []
-    async with house(_keeping(asked), config={"keys": (Key("own", Secret(KEY)),)}) as home:
+    async with house(peer := streaming(), config={"keys": (Key("own", Secret(KEY)),)}) as home:
         client = await home.connect(capacity=1 << 21)
         await client.send(with_lines(*lines))
         answered = await client.response()
         client.close()
         assert answered.status == status
-        assert KEY.encode() not in b"".join(asked) + answered.body
+        assert KEY.encode() not in b"".join(peer.requests) + answered.body
         assert untouched(home) == (status != 200)
         assert KEY not in said(home)
 
@@ -446,15 +438,14 @@ async def test_request_without_our_key_starts_nothing(autojump_clock: MockClock,
 async def test_unknown_methods_and_paths_are_refused(
     autojump_clock: MockClock, method: str, path: str, status: int
 ) -> None:
-    asked: list[bytes] = []
-    async with house(_keeping(asked, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), check=False) as home:
+    async with house(peer := answer(200), check=False) as home:
         client = await home.connect()
         await client.send(post(b"", "Origin: http://127.0.0.1:8787", path=path, method=method))
         answered = await client.response(method=method)
         client.close()
         assert answered.status == status
         assert not [name for name, _ in answered.headers if name.startswith(b"access-control")]
-        assert bool(asked) == (status == 200)
+        assert bool(peer.requests) == (status == 200)
         await home.settled()
 
 
@@ -496,11 +487,10 @@ NEVER: Final = {
 @pytest.mark.case("C18")
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
 async def test_headers_to_the_upstream(autojump_clock: MockClock, path: str) -> None:
-    asked: list[bytes] = []
     given = [f"{name}: {value}" for name, value in {**PASSING, **NEVER}.items()]
-    async with house(_keeping(asked)) as home:
+    async with house(peer := streaming()) as home:
         await home.ask(ASKED, *given, "Connection: keep-alive, X-Hop, authorization", path=path)
-        head = asked[0].partition(b"\r\n\r\n")[0].decode()
+        head = peer.requests[0].partition(b"\r\n\r\n")[0].decode()
         lines = dict(line.split(": ", 1) for line in head.split("\r\n")[1:])
         names = {name.lower() for name in lines}
         assert {name.lower() for name in PASSING} <= names
@@ -542,7 +532,7 @@ NEVER_BACK: Final = {
 async def test_headers_to_the_client(autojump_clock: MockClock, path: str) -> None:
     more = "".join(f"{name}: {value}\r\n" for name, value in {**FROM, **NEVER_BACK}.items())
     head = HEAD[:-2] + b"Connection: X-Hop\r\n" + more.encode() + b"\r\n"
-    async with house(_keeping([], head)) as home:
+    async with house(streaming(head)) as home:
         answered = await home.ask(path=path)
         names = {name for name, _ in answered.headers}
         given = {name.lower().encode(): value.encode() for name, value in FROM.items()}
@@ -560,7 +550,7 @@ async def test_headers_to_the_client(autojump_clock: MockClock, path: str) -> No
 
 @pytest.mark.case("C27")
 async def test_repeated_request_is_a_new_stream(autojump_clock: MockClock) -> None:
-    async with house(STREAMING) as home:
+    async with house(streaming()) as home:
         lines = ["Idempotency-Key: same", "X-Stainless-Retry-Count: 1"]
         answers = [await home.ask(ASKED, *lines) for _ in range(2)]
         names = [answered.header(b"x-wiretape-stream") for answered in answers]

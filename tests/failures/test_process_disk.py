@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, House, at_once, call, finish, house, post, role, streams, text
+from tests.support.house import ASKED, DONE, HEAD, House, Peer, at_once, call, finish, house, post, role, text
 from tests.support.http import Answer
 from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
@@ -27,7 +27,7 @@ from wiretape.proxy.store.tape_file import Durability
 
 FRAMES: Final = (role(), text("hi"), call("{", "look"), call("}"), finish("tool_calls"), DONE)
 #: How the same answer may come.
-WAYS: Final = {"frame by frame": streams(*FRAMES, every_s=0.002), "at once": at_once(*FRAMES)}
+WAYS: Final = {"frame by frame": Peer(*FRAMES, every_s=0.002), "at once": at_once(*FRAMES)}
 #: How writing may fail: the error, and what the proxy may hope for after it.
 FAULTS: Final = {"full": errno.ENOSPC, "input/output": errno.EIO}
 
@@ -208,6 +208,18 @@ async def test_streams_survive_any_failing_disk_call_if_configured(
     assert at > 5
 
 
+def going_on(go: trio.Event) -> Script:
+    """Return an upstream that sends the rest of its stream once `go` is set."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await request_of(stream)
+        await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")))
+        await go.wait()
+        await stream.send_all(b"".join(map(chunk, (text("you"), finish(), DONE))) + b"0\r\n\r\n")
+
+    return script
+
+
 @pytest.mark.case("P07")
 @pytest.mark.parametrize("how", ["stop", "serve"])
 async def test_tape_that_failed_to_sync_is_never_appended(tmp_path: Path, how: str) -> None:
@@ -217,14 +229,7 @@ async def test_tape_that_failed_to_sync_is_never_appended(tmp_path: Path, how: s
         return dict.fromkeys(fds, "Input/output error") if failing else {}
 
     go = trio.Event()
-
-    async def script(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")))
-        await go.wait()
-        await stream.send_all(b"".join(map(chunk, (text("you"), finish(), DONE))) + b"0\r\n\r\n")
-
-    async with filed(tmp_path, script, sync=sync, config={"on_log_failure": how}) as (home, store):
+    async with filed(tmp_path, going_on(go), sync=sync, config={"on_log_failure": how}) as (home, store):
         client = await home.connect()
         failing = True  # before a round has taken what is written, since no other may come
         await client.send(post())
@@ -256,7 +261,7 @@ def files_up_to(size: int) -> Generator[None]:
 @pytest.mark.parametrize("size", [1, 700, 1_500, 2_001, 3_333])
 async def test_streams_start_again_when_the_disk_has_room(tmp_path: Path, size: int) -> None:
     words = [text(f"{number} " + "w" * 200) for number in range(30)]
-    script = streams(role(), *words, finish(), DONE)
+    script = Peer(role(), *words, finish(), DONE)
     async with filed(tmp_path, script) as (home, store):
         before = await home.ask()
         with files_up_to(size):
@@ -284,7 +289,7 @@ async def test_always_full_device_starts_no_stream(tmp_path: Path, monkeypatch: 
 
             return full if name == "open" else getattr(os, name)
 
-    async with filed(tmp_path, streams(*FRAMES, every_s=0.002)) as (home, store):
+    async with filed(tmp_path, Peer(*FRAMES, every_s=0.002)) as (home, store):
         monkeypatch.setattr(tape_file, "os", Full(0, "full"))
         answers = [await home.ask() for _ in range(2)]
         assert [answered.status for answered in answers] == [503, 503]
@@ -311,14 +316,7 @@ async def test_removed_data_folder_is_noticed_within_a_second(tmp_path: Path, wh
 
 async def _noticed_s(folder: Path, what: str) -> float:
     root, go = folder / "data", trio.Event()
-
-    async def script(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")))
-        await go.wait()
-        await stream.send_all(b"".join(map(chunk, (text("you"), finish(), DONE))) + b"0\r\n\r\n")
-
-    async with open_files(root, warn=lambda _: None) as store, house(script, store=store, check=False) as home:
+    async with open_files(root, warn=lambda _: None) as store, house(going_on(go), store=store, check=False) as home:
         client = await home.connect()
         await client.send(post())
         await client.stream.receive_some(10)
@@ -356,7 +354,7 @@ async def test_slow_client_of_a_stream_without_tape_sees_it_as_broken(
 
     pieces = [text("a" * 10_000)] * 300
     async with house(
-        streams(role(), *pieces, finish(), DONE, every_s=0.01),
+        Peer(role(), *pieces, finish(), DONE, every_s=0.01),
         store=Short(),
         config={"on_log_failure": how},
         check=False,
@@ -389,15 +387,9 @@ async def test_half_an_answer_after_a_log_failure_is_not_complete(
     parts = [b'{"object":"chat.completion","choices":', b'[{"index":0,"message":{"content":"hi"}}]}']
     framing = b"Content-Length: %d" % (sum(map(len, parts)) + cut) if sized else b"Transfer-Encoding: chunked"
 
-    async def script(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await stream.send_all(b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n%b\r\n\r\n" % framing)
-        for part in parts:
-            await trio.sleep(1)
-            await stream.send_all(part if sized else chunk(part))
-        await stream.send_all(b"" if sized or cut else b"0\r\n\r\n")
-
-    async with house(script, store=Short(), config={"on_log_failure": "stop"}, check=False) as home:
+    head = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n%b\r\n\r\n" % framing
+    peer = Peer(*parts, head=head, every_s=1, end="fin" if sized or cut else "final")
+    async with house(peer, store=Short(), config={"on_log_failure": "stop"}, check=False) as home:
         client = await home.connect()
         await client.send(post({**ASKED, "stream": False}))
         answered = await client.response()

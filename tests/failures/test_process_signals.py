@@ -12,8 +12,7 @@ import pytest
 import trio
 
 from tests.failures.child import COMMAND, Child, answered, asking, ended_tapes, endless, reset, serving
-from tests.proxy.scripted import chunk, request_of
-from tests.support.house import DONE, HEAD, finish, post, role, text
+from tests.support.house import DONE, Peer, at_once, finish, post, role, text
 
 pytestmark = pytest.mark.slow
 
@@ -64,12 +63,7 @@ async def _ask(child: Child) -> bytes:
 
 @pytest.mark.case("P01")
 async def test_stream_that_ends_during_the_drain_is_complete(tmp_path: Path) -> None:
-    async def script(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")))
-        await trio.sleep(1)
-        await stream.send_all(chunk(finish()) + chunk(DONE) + b"0\r\n\r\n")
-
+    script = Peer(role(), text("hi"), finish(), DONE, every_s=0.4)
     async with serving(tmp_path / "data", script, {"WIRETAPE_SHUTDOWN_DRAIN_S": "20"}) as child:
         client = await asking(child)
         child.signal(signal.SIGTERM)
@@ -245,10 +239,7 @@ async def test_second_proxy_on_the_same_folder_does_not_start(tmp_path: Path) ->
 @pytest.mark.case("P19")
 @pytest.mark.parametrize("how", ["closed", "full"])
 async def test_full_stderr_blocks_nothing(tmp_path: Path, how: str) -> None:
-    async def script(stream: trio.abc.Stream) -> None:
-        while await request_of(stream):
-            await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")) + b"0\r\n\r\n")  # cut: one warning each
-
+    cut = at_once(role(), text("hi"))  # one warning each
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     if how == "full":
@@ -260,10 +251,10 @@ async def test_full_stderr_blocks_nothing(tmp_path: Path, how: str) -> None:
         os.set_blocking(writing, True)
     before = ["sh", "-c", 'exec "$@" 2>&-', "sh"] if how == "closed" else []
     try:
-        async with serving(tmp_path / "data", script, stderr=writing, before=before) as child:
+        async with serving(tmp_path / "data", cut, stderr=writing, before=before) as child:
             for _ in range(60):
                 stream = await child.connect()
-                request = post().replace(b":8787", b":%d" % child.port).replace(b"POST", b"POST", 1)
+                request = post().replace(b":8787", b":%d" % child.port)
                 await stream.send_all(request)
                 got = b""
                 with trio.fail_after(5):

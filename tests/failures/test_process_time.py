@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.failures.test_client_leaving import asked, follow
+from tests.failures.test_client_leaving import asked, follow, silent
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support import house as houses
-from tests.support.house import ASKED, DONE, HEAD, House, call, finish, house, post, role, streams, text
+from tests.support.house import ASKED, DONE, HEAD, House, Peer, call, finish, house, post, role, text
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.api import streams as following_events
@@ -40,7 +40,7 @@ async def test_wall_clock_jump_changes_no_stream(
 
     monkeypatch.setattr(houses, "_wall", wall)
     frames = [role(), text("a"), text("b"), finish(), DONE]
-    async with house(streams(*frames, every_s=1)) as home:
+    async with house(Peer(*frames, every_s=1)) as home:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(asked, home)
             await trio.sleep(2.5)
@@ -154,7 +154,7 @@ async def test_bug_in_reading_a_frame_ends_one_stream(
 
 @pytest.mark.case("P20")
 async def test_bug_in_a_reader_ends_one_reader(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with house(streams(role(), text("a"), text("b"), finish(), DONE, every_s=1)) as home:
+    async with house(Peer(role(), text("a"), text("b"), finish(), DONE, every_s=1)) as home:
         answers: list[Any] = []
 
         async def asks() -> None:
@@ -186,7 +186,7 @@ async def test_unexpected_store_error_ends_one_stream(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a StoreError: a mistake of ours, in the middle of a write. What it was to write is tried once more."""
-    async with house(streams(role(), text("a"), finish(), DONE, every_s=1), check=False) as home:
+    async with house(Peer(role(), text("a"), finish(), DONE, every_s=1), check=False) as home:
         real, calls = home.store.append, list[int]()
 
         async def append(*given: Any, **named: Any) -> Any:
@@ -206,15 +206,6 @@ async def test_unexpected_store_error_ends_one_stream(
 
 
 # -- P01: before and after the signal, in virtual time -----------------------------------------------------------------
-
-
-def silent(*frames: bytes, head: bytes = HEAD) -> Script:
-    async def script(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await stream.send_all(head + b"".join(map(chunk, frames)))
-        await stream.receive_some()
-
-    return script
 
 
 async def drained(home: House, seconds: float) -> None:
@@ -339,7 +330,7 @@ def test_resident_bytes_is_the_memory_of_this_process() -> None:
 
 @pytest.mark.case("P13")
 async def test_stream_is_refused_with_retry_after_when_memory_is_short(autojump_clock: MockClock) -> None:
-    script = streams(role(), text("hi"), finish(), DONE)
+    script = Peer(role(), text("hi"), finish(), DONE)
     async with house(script, config={"memory_max_bytes": 16 * MIB}) as home:
         refused = await home.ask()
         assert (refused.status, refused.header(b"retry-after")) == (503, b"1")

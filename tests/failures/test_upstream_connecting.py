@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import PLAIN, Peer, broken, connecting, error_of, faulty, judged, length
+from tests.failures.judged import PLAIN, broken, connecting, error_of, faulty, judged
 from tests.proxy.certificates import HOST, needs_openssl, over_tls, server_context, trusting
 from tests.proxy.scripted import Reset, Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, finish, role, text
+from tests.support.house import ASKED, DONE, HEAD, Peer, answer, finish, role, text
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Target, UpstreamSettings
 from wiretape.proxy.limits import CONNECT_TIMEOUT_S
@@ -273,7 +273,7 @@ async def test_stale_idle_connection_is_replaced_silently(end: Any, body: Any, a
         if end == "rst":
             raise Reset
 
-    good = length(b'{"choices":[]}') if body is PLAIN else Peer(*GOOD)
+    good = answer(200, b'{"choices":[]}') if body is PLAIN else Peer(*GOOD)
     async with faulty(once, good) as home:
         await home.ask()
         assert len(home.transport.pool) == 1

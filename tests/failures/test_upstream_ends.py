@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from tests.failures.judged import PLAIN, TOOL, End, Peer, each_its_own, error_of, faulty, judged, sent_payloads
-from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
+from tests.failures.judged import PLAIN, TOOL, each_its_own, error_of, faulty, judged, sent_payloads
+from tests.support.house import ASKED, DONE, HEAD, End, Peer, call, finish, frame, role, text, usage
 from wiretape.events.core.json_text import as_object
 from wiretape.events.core.settings import Settings
 

@@ -6,20 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import (
-    TOOL,
-    Fed,
-    Peer,
-    connecting,
-    each_its_own,
-    faulty,
-    judged,
-    length,
-    received,
-    sent_payloads,
-)
+from tests.failures.judged import TOOL, Fed, connecting, each_its_own, faulty, judged, received, sent_payloads
 from tests.laws.variants import FULL
-from tests.support.house import ASKED, DONE, HEAD, call, finish, frame, role, text, usage
+from tests.support.house import ASKED, DONE, HEAD, Peer, answer, call, finish, frame, role, text, usage
 from wiretape.events.core.json_text import as_object
 from wiretape.events.core.settings import Settings
 from wiretape.events.emit import summarise
@@ -324,7 +313,7 @@ async def test_error_after_content_is_relayed(
 
 @pytest.mark.case("U43")
 async def test_an_error_as_a_whole_answer_is_an_error(autojump_clock: MockClock) -> None:
-    async with faulty(peer := length(INVALID)) as home:
+    async with faulty(peer := answer(200, INVALID)) as home:
         answered = await home.ask()
         assert (answered.status, answered.body) == (502, INVALID)
         await judged(home, answered, "upstream_error", came=INVALID)

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import PLAIN, Peer, error_of, faulty, judged, length, received
-from tests.proxy.scripted import chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, finish, post, role, text
+from tests.failures.judged import PLAIN, error_of, faulty, judged, received
+from tests.proxy.scripted import Script, chunk
+from tests.support.house import ASKED, DONE, HEAD, Peer, answer, finish, post, role, text
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Target
@@ -56,7 +56,7 @@ async def test_compressed_stream_is_decoded(coding: str, packed: bytes, size: in
 
 @pytest.mark.case("U51")
 async def test_compressed_whole_answer_is_decoded_with_its_headers(autojump_clock: MockClock) -> None:
-    async with faulty(length(gzip.compress(WHOLE), 200, "application/json", "Content-Encoding: gzip")) as home:
+    async with faulty(answer(200, gzip.compress(WHOLE), "Content-Encoding: gzip")) as home:
         answered = await home.ask(PLAIN)
         assert (answered.status, answered.body, answered.ended) == (200, WHOLE, "chunked")
         assert answered.header(b"content-encoding") is None
@@ -66,7 +66,7 @@ async def test_compressed_whole_answer_is_decoded_with_its_headers(autojump_cloc
 @pytest.mark.case("U51")
 async def test_compressed_error_is_decoded(autojump_clock: MockClock) -> None:
     said = b'{"error":{"message":"no"}}'
-    async with faulty(length(gzip.compress(said), 400, "application/json", "Content-Encoding: gzip")) as home:
+    async with faulty(answer(400, gzip.compress(said), "Content-Encoding: gzip")) as home:
         answered = await home.ask()
         assert (answered.status, answered.body) == (400, said)
         await judged(home, answered, "upstream_error", came=said)
@@ -76,7 +76,8 @@ async def test_compressed_error_is_decoded(autojump_clock: MockClock) -> None:
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br", "aes128gcm"])
 @pytest.mark.parametrize("body", [ASKED, PLAIN], ids=["a stream", "a whole answer"])
 async def test_unknown_compression_is_a_protocol_error(coding: str, body: Any, autojump_clock: MockClock) -> None:
-    async with faulty(peer := length(b"\x1b\x00\x00", 200, "text/event-stream", f"Content-Encoding: {coding}")) as home:
+    peer = answer(200, b"\x1b\x00\x00", f"Content-Encoding: {coding}", kind="text/event-stream")
+    async with faulty(peer) as home:
         answered = await home.ask(body)
         assert (answered.status, error_of(answered)["code"]) == (502, "protocol")
         await judged(home, answered, "protocol", came=b"")
@@ -86,7 +87,7 @@ async def test_unknown_compression_is_a_protocol_error(coding: str, body: Any, a
 @pytest.mark.case("U51")
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
 async def test_damaged_compression_is_a_protocol_error(kind: str, autojump_clock: MockClock) -> None:
-    async with faulty(length(b"not gzip at all", 200, kind, "Content-Encoding: gzip")) as home:
+    async with faulty(answer(200, b"not gzip at all", "Content-Encoding: gzip", kind=kind)) as home:
         answered = await home.ask()
         assert (answered.status, error_of(answered)["code"]) == (502, "protocol")
         await judged(home, answered, "protocol", came=b"")
@@ -94,7 +95,7 @@ async def test_damaged_compression_is_a_protocol_error(kind: str, autojump_clock
 
 @pytest.mark.case("U51")
 async def test_compressed_exchange_passes_unchanged(autojump_clock: MockClock) -> None:
-    peer = length(gzip.compress(WHOLE), 200, "application/json", "Content-Encoding: gzip")
+    peer = answer(200, gzip.compress(WHOLE), "Content-Encoding: gzip")
     async with faulty(peer, targets=[Target(name="no key of ours", url="http://127.0.0.1:9/v1")]) as home:
         answered = await home.ask(b"", path="/v1/models", method="GET")
         assert (answered.body, answered.header(b"content-encoding"), answered.ended) == (peer.body, b"gzip", "length")
@@ -103,7 +104,7 @@ async def test_compressed_exchange_passes_unchanged(autojump_clock: MockClock) -
 
 @pytest.mark.case("U51", "U07")
 async def test_compressed_exchange_is_searched_for_our_key(autojump_clock: MockClock) -> None:
-    async with faulty(length(gzip.compress(WHOLE), 200, "application/json", "Content-Encoding: gzip")) as home:
+    async with faulty(answer(200, gzip.compress(WHOLE), "Content-Encoding: gzip")) as home:
         answered = await home.ask(b"", path="/v1/models", method="GET")
         assert (answered.body, answered.header(b"content-encoding"), answered.ended) == (WHOLE, None, "chunked")
         await judged(home, answered, "completed")
@@ -115,7 +116,7 @@ async def test_compressed_exchange_is_searched_for_our_key(autojump_clock: MockC
 async def test_decompression_bomb_ends_as_limit(kind: str, coding: str, autojump_clock: MockClock) -> None:
     plain = b": " + b"x" * 60_000_000
     bomb = gzip.compress(plain) if coding == "gzip" else zlib.compress(plain)
-    peer = length(bomb, 200, kind, f"Content-Encoding: {coding}")
+    peer = answer(200, bomb, f"Content-Encoding: {coding}", kind=kind)
     async with faulty(peer) as home:
         answered = await home.ask()
         assert (answered.status, error_of(answered)["code"]) == (502, "limit")
@@ -259,15 +260,21 @@ async def test_informational_responses_are_skipped(how: dict[str, Any], autojump
 # -- early, and as it comes -------------------------------------------------------------------------------------------
 
 
+def early(status: int, body: bytes) -> Script:
+    """Return an upstream that answers while the request still arrives."""
+
+    async def script(stream: trio.abc.Stream) -> None:
+        await stream.receive_some()
+        await stream.send_all(head("Content-Type: application/json", "Content-Length: 2", status=status) + body)
+        await trio.sleep_forever()
+
+    return script
+
+
 @pytest.mark.case("U59")
 @pytest.mark.parametrize("status", [200, 413])
 async def test_early_answer_to_an_upload_is_delivered(status: int, autojump_clock: MockClock) -> None:
-    async def early(stream: trio.abc.Stream) -> None:
-        await stream.receive_some()
-        await stream.send_all(head("Content-Type: application/json", "Content-Length: 2", status=status) + b"no")
-        await trio.sleep_forever()
-
-    async with faulty(early) as home:
+    async with faulty(early(status, b"no")) as home:
         client = await home.connect()
         await client.send(b"POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1:8787\r\nContent-Length: 10000000\r\n\r\n")
         await client.send(b"x" * 1_000)
@@ -279,12 +286,7 @@ async def test_early_answer_to_an_upload_is_delivered(status: int, autojump_cloc
 
 @pytest.mark.case("U59")
 async def test_early_answer_to_a_large_chat_request_is_delivered(autojump_clock: MockClock) -> None:
-    async def early(stream: trio.abc.Stream) -> None:
-        await stream.receive_some()
-        await stream.send_all(head("Content-Type: application/json", "Content-Length: 2", status=413) + b"{}")
-        await trio.sleep_forever()
-
-    async with faulty(early) as home:
+    async with faulty(early(413, b"{}")) as home:
         answered = await home.ask({**ASKED, "messages": [{"role": "user", "content": "x" * 1_000_000}]})
         assert (answered.status, answered.body) == (413, b"{}")
         await judged(home, answered, "upstream_error", "not_a_stream", came=b"{}")
@@ -292,13 +294,7 @@ async def test_early_answer_to_a_large_chat_request_is_delivered(autojump_clock:
 
 @pytest.mark.case("U59")
 async def test_upload_is_recorded_before_it_is_sent_upstream(autojump_clock: MockClock) -> None:
-    got: list[bytes] = []
-
-    async def script(stream: trio.abc.Stream) -> None:
-        got.append(await request_of(stream))
-        await stream.send_all(head("Content-Type: application/json", "Content-Length: 2") + b"ok")
-
-    async with faulty(script) as home:
+    async with faulty(peer := answer(200, b"ok")) as home:
         client = await home.connect()
         await client.send(b"POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1:8787\r\nTransfer-Encoding: chunked\r\n\r\n")
         for letter in (b"a", b"b", b"c"):
@@ -310,7 +306,7 @@ async def test_upload_is_recorded_before_it_is_sent_upstream(autojump_clock: Moc
         seen = await judged(home, answered, "completed", came=b"ok")
         uploaded = b"".join(record.raw or b"" for record in seen.tape if record.kind == "upload")
         assert uploaded == b"a" * 1_000 + b"b" * 1_000 + b"c" * 1_000
-        assert got[0].endswith(b"0\r\n\r\n")
+        assert peer.requests[0].endswith(b"0\r\n\r\n")
         client.close()
 
 
@@ -362,7 +358,7 @@ async def test_event_stream_of_another_endpoint_is_framed_but_not_repaired(
 
 @pytest.mark.case("U59")
 async def test_transparent_profile_passes_a_foreign_body(autojump_clock: MockClock) -> None:
-    async with faulty(length(b"<html>", 200, "text/html"), settings=Settings(profile="transparent")) as home:
+    async with faulty(answer(200, b"<html>", kind="text/html"), settings=Settings(profile="transparent")) as home:
         client = await home.connect()
         await client.send(post())
         answered = await client.response(method="POST")

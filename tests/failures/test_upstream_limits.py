@@ -16,10 +16,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import Fed, Peer, connecting, error_of, faulty, judged
+from tests.failures.judged import Fed, connecting, error_of, faulty, judged
 from tests.house.tree import ROOT
 from tests.proxy.scripted import chunk, request_of
-from tests.support.house import DONE, HEAD, finish, house, role, text
+from tests.support.house import DONE, HEAD, Peer, finish, house, role, text
 from wiretape.events.core.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
 from wiretape.events.core.model import Ended
 from wiretape.events.core.settings import Settings

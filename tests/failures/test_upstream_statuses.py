@@ -7,20 +7,9 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from tests.failures.judged import (
-    PLAIN,
-    UPSTREAM_KEY,
-    Peer,
-    each_its_own,
-    error_of,
-    faulty,
-    judged,
-    length,
-    says_error,
-    sent_payloads,
-)
+from tests.failures.judged import PLAIN, UPSTREAM_KEY, each_its_own, error_of, faulty, judged, says_error, sent_payloads
 from tests.proxy.scripted import request_of
-from tests.support.house import ASKED, DONE, HEAD, finish, role, text
+from tests.support.house import ASKED, DONE, HEAD, Peer, answer, finish, role, text
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Target
@@ -57,7 +46,7 @@ async def test_client_error_passes_byte_for_byte_at_once(
     status: int, settings: Settings | None, how: dict[str, Any], autojump_clock: MockClock
 ) -> None:
     body = b'{ "error": {"message":"no \\ud83d<b>", "code":"x", "n": 18446744073709551617} }'
-    peer = length(body, status, "application/json", "X-Request-Id: r1", "X-RateLimit-Left: 3")
+    peer = answer(status, body, "X-Request-Id: r1", "X-RateLimit-Left: 3")
     async with faulty(peer, settings=settings) as home:
         answered = await home.ask(**how)
         seen = await judged(home, answered, "upstream_error", came=body)
@@ -125,7 +114,7 @@ async def test_retry_after_is_honoured_up_to_ten_seconds(
     when = {"date": 5, "a date far away": 3_600}.get(header)
     if when is not None:
         header = format_datetime(datetime.fromtimestamp(1_700_000_000 + when, UTC), usegmt=True)
-    peer = length(said, 429, "application/json", f"Retry-After: {header}")
+    peer = answer(429, said, f"Retry-After: {header}")
     async with faulty(peer) as home:
         answered = await home.ask(body)
         seen = await judged(home, answered, "upstream_error", came=said)
@@ -156,7 +145,7 @@ async def test_transient_error_is_tried_three_times(status: int, body: Any, auto
 @pytest.mark.case("U10")
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 async def test_error_before_a_successful_retry_is_never_seen(body: Any, autojump_clock: MockClock) -> None:
-    good = Peer(*GOOD) if body is ASKED else length(WHOLE)
+    good = Peer(*GOOD) if body is ASKED else answer(200, WHOLE)
     async with faulty(says_error(503), good) as home:
         each_its_own(home)
         answered = await home.ask(body)
@@ -207,7 +196,7 @@ async def test_fallback_upstream_answers_when_the_first_fails(first: Peer, autoj
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 async def test_2_mb_error_page_becomes_a_short_error(status: int, body: Any, autojump_clock: MockClock) -> None:
     page = HTML + b"<p>" + b"x" * 2_000_000
-    async with faulty(length(page, status, "text/html")) as home:
+    async with faulty(answer(status, page, kind="text/html")) as home:
         answered = await home.ask(body)
         seen = await judged(home, answered, "upstream_error", "not_a_stream", came=page)
         assert (answered.status, answered.ended) == (status, "length")
@@ -222,7 +211,7 @@ async def test_2_mb_error_page_becomes_a_short_error(status: int, body: Any, aut
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 async def test_endless_error_is_cut_short(body: Any, autojump_clock: MockClock) -> None:
     page = [b"x" * 60_000] * 200
-    async with faulty(length(b"".join(page), 400, "text/plain")) as home:
+    async with faulty(answer(400, b"".join(page), kind="text/plain")) as home:
         answered = await home.ask(body)
         assert (answered.status, answered.ended) == (400, "length")
         assert len(answered.body) <= 64 * 1024
@@ -234,7 +223,7 @@ async def test_endless_error_is_cut_short(body: Any, autojump_clock: MockClock) 
 @pytest.mark.parametrize("usage", [True, False], ids=["with usage", "without usage"])
 async def test_whole_answer_becomes_a_stream(usage: bool, autojump_clock: MockClock) -> None:
     asked = {**ASKED, "stream_options": {"include_usage": True}} if usage else ASKED
-    async with faulty(length(WHOLE)) as home:
+    async with faulty(answer(200, WHOLE)) as home:
         answered = await home.ask(asked)
         assert (answered.status, answered.header(b"content-type")) == (200, b"text/event-stream")
         payloads = sent_payloads(answered)
@@ -270,7 +259,7 @@ async def test_refusal_to_stream_is_retried_without_streaming_and_remembered(aut
 
 @pytest.mark.case("U12")
 async def test_refusal_of_the_unstreamed_request_is_not_remembered(autojump_clock: MockClock) -> None:
-    async with faulty(peer := length(NO_STREAMS, 400)) as home:
+    async with faulty(peer := answer(400, NO_STREAMS)) as home:
         for _ in range(2):
             answered = await home.ask()
             assert (answered.status, answered.body) == (400, NO_STREAMS)
@@ -282,8 +271,8 @@ async def test_refusal_of_the_unstreamed_request_is_not_remembered(autojump_cloc
 @pytest.mark.parametrize(
     ("peer", "status", "ending", "flags"),
     [
-        pytest.param(length(WHOLE), 502, "protocol", ["not_a_stream"], id="a whole answer"),
-        pytest.param(length(NO_STREAMS, 400), 400, "upstream_error", [], id="a refusal"),
+        pytest.param(answer(200, WHOLE), 502, "protocol", ["not_a_stream"], id="a whole answer"),
+        pytest.param(answer(400, NO_STREAMS), 400, "upstream_error", [], id="a refusal"),
     ],
 )
 async def test_whole_answer_is_an_error_if_synthesis_is_off(
@@ -302,7 +291,7 @@ async def test_whole_answer_is_an_error_if_synthesis_is_off(
 
 @pytest.mark.case("U12")
 async def test_transparent_profile_passes_a_whole_answer_unchanged(autojump_clock: MockClock) -> None:
-    async with faulty(length(WHOLE), settings=TRANSPARENT) as home:
+    async with faulty(answer(200, WHOLE), settings=TRANSPARENT) as home:
         answered = await home.ask()
         assert (answered.status, answered.body, answered.ended) == (200, WHOLE, "length")
         assert answered.header(b"content-type") == b"application/json"
@@ -327,7 +316,7 @@ async def test_incomplete_whole_answer_is_not_made_a_stream(
 @pytest.mark.parametrize("kind", ["text/html", "text/html; charset=utf-8", "text/plain", "application/octet-stream"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 async def test_html_page_is_a_protocol_error(kind: str, body: Any, autojump_clock: MockClock) -> None:
-    async with faulty(length(HTML, 200, kind)) as home:
+    async with faulty(answer(200, HTML, kind=kind)) as home:
         answered = await home.ask(body)
         if body is PLAIN and not kind.startswith("text/html"):
             await judged(home, answered, "protocol", "not_a_stream", came=HTML)  # which is not mistaken for a page
@@ -408,7 +397,7 @@ async def test_empty_success_in_the_transparent_profile_is_cut(settings: Setting
 @pytest.mark.parametrize("status", [204, 205, 301, 302, 303, 304, 307, 308])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 async def test_no_content_and_redirects_are_protocol_errors(status: int, body: Any, autojump_clock: MockClock) -> None:
-    peer = length(b"", status, "text/html", "Location: http://evil.test/elsewhere", "Set-Cookie: a=b")
+    peer = answer(status, b"", "Location: http://evil.test/elsewhere", "Set-Cookie: a=b", kind="text/html")
     async with faulty(peer) as home:
         answered = await home.ask(body)
         assert (answered.status, error_of(answered)["code"]) == (502, "protocol")

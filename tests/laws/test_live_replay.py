@@ -16,7 +16,7 @@ from tests.laws.checker import check, transcript_of
 from tests.laws.plans import planned
 from tests.laws.runs import play, played
 from tests.proxy.scripted import request_of
-from tests.support.house import DONE, call, finish, house, post, role, streams, text, usage
+from tests.support.house import DONE, Peer, call, finish, house, post, role, text, usage
 from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.relay.delivery import Delivery
@@ -103,7 +103,7 @@ async def one_stream() -> tuple[bytes, bytes]:
     """The tape of an answer with a call, and what its client read."""
     body: dict[str, Any] = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "messages": []}
     frames = [role(), text("hi"), text(" you"), call('{"a":1}', "read"), finish("tool_calls"), usage(), DONE]
-    async with house(streams(*frames, every_s=1)) as home:
+    async with house(Peer(*frames, every_s=1)) as home:
         client = await home.connect()
         await client.send(post(body, "Connection: close"))
         raw = await client.rest()
@@ -158,7 +158,7 @@ async def test_the_checker_finds_another_tape(autojump_clock: MockClock) -> None
 
 
 async def test_the_checker_finds_what_a_cut_stream_may_not_say(autojump_clock: MockClock) -> None:
-    async with house(streams(role(), text("hi"), call('{"a":', "read"), end=b"")) as home:
+    async with house(Peer(role(), text("hi"), call('{"a":', "read"), end="fin")) as home:
         client = await home.connect()
         await client.send(post())
         raw = b""
@@ -190,7 +190,7 @@ async def test_who_follows_a_stream_whose_end_has_no_room_is_let_go(autojump_clo
                 raise StoreFullError("no room")
             return await super().append(stream, records, row)
 
-    async with house(streams(role(), text("hi"), finish(), DONE, every_s=1), store=Full(), check=False) as home:
+    async with house(Peer(role(), text("hi"), finish(), DONE, every_s=1), store=Full(), check=False) as home:
         client = await home.connect()
         await client.send(post())
         await trio.sleep(2.5)

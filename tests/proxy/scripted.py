@@ -125,20 +125,6 @@ def _whole(received: bytes) -> bool:
     return True
 
 
-def says(*pieces: bytes, keep: bool = False) -> Script:
-    """Takes one request and writes these pieces, a second apart; then closes, or keeps silent."""
-
-    async def script(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        for piece in pieces:
-            await stream.send_all(piece)
-            await trio.sleep(1)
-        if keep:
-            await trio.sleep_forever()
-
-    return script
-
-
 def answers(*each: bytes) -> Script:
     """One of these answers a request; then closes when the next request has come."""
 

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import DONE, HEAD, House, finish, frame, house, role, streams, text
+from tests.support.house import DONE, HEAD, House, Peer, finish, frame, house, role, text
 from tests.support.http import Answer
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.core.settings import Settings
@@ -90,7 +90,7 @@ async def turn(home: House, *messages: Mapping[str, Any], key: str = ME) -> list
 
 
 async def test_result_frame_follows_the_first_chunk(autojump_clock: MockClock) -> None:
-    async with house(streams(role(), text("done"), finish(), DONE)) as home:
+    async with house(Peer(role(), text("done"), finish(), DONE)) as home:
         answer = await home.ask(asked(user(), called(READ), result("call_a", "x" * 5_000_000, is_error=True)), ME)
         frames = answer.body.split(b"\n\n")
         assert b'"role":"assistant"' in frames[0]

@@ -8,9 +8,9 @@ import trio
 from trio.testing import MockClock
 
 from tests.laws.checker import transcript_of
-from tests.proxy.scripted import Script, chunk, request_of
+from tests.proxy.scripted import Script
 from tests.proxy.test_cancel_sweep import Nth
-from tests.support.house import DONE, HEAD, House, at_once, call, finish, house, post, role, text
+from tests.support.house import DONE, HEAD, House, Peer, at_once, call, finish, house, post, role, text
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.relay.recording import Recording
@@ -73,11 +73,7 @@ async def test_disconnect_at_any_step_is_recorded_unless_everything_was_sent(
 ) -> None:
     """The upstream closes its connection, which takes a turn of the scheduler."""
 
-    async def closing(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        head = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-        await stream.send_all(head + b"".join(map(chunk, FRAMES)) + b"0\r\n\r\n")
-
+    closing = at_once(*FRAMES, head=HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), end="fin")
     nth = 1
     while await asked_and_left(nth, closing, on_client_gone=how):
         nth += 1
@@ -110,12 +106,7 @@ async def test_own_fault_gives_the_client_what_the_tape_has(
 async def test_own_fault_after_a_keepalive_gives_what_the_tape_has(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def silent(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await trio.sleep(40)
-        await stream.send_all(HEAD + b"".join(map(chunk, FRAMES)) + b"0\r\n\r\n")
-
-    await read_badly(monkeypatch, "keepalive", silent)
+    await read_badly(monkeypatch, "keepalive", Peer(*FRAMES, before_s=40))
 
 
 async def read_badly(monkeypatch: pytest.MonkeyPatch, kind: str, script: Script) -> None:

@@ -18,13 +18,14 @@ from trio.lowlevel import Task
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.laws.checker import check, transcript_of
-from tests.proxy.scripted import Reset, Script, chunk, request_of
+from tests.proxy.scripted import Script, chunk, request_of
 from tests.proxy.store_cases import stream_of
 from tests.support.house import (
     ASKED,
     DONE,
     HEAD,
     House,
+    Peer,
     answer,
     at_once,
     call,
@@ -32,7 +33,6 @@ from tests.support.house import (
     house,
     post,
     role,
-    streams,
     text,
     usage,
 )
@@ -143,12 +143,6 @@ async def is_shut_down(stage: Stage) -> None:
     await asking.read(1)
 
 
-async def resets(stream: trio.abc.Stream) -> None:
-    await request_of(stream)
-    await stream.send_all(HEAD + chunk(role()))
-    raise Reset
-
-
 async def silent(stream: trio.abc.Stream) -> None:
     await request_of(stream)
     with trio.move_on_after(40) as silence:
@@ -157,15 +151,10 @@ async def silent(stream: trio.abc.Stream) -> None:
         await stream.send_all(HEAD + b"".join(map(chunk, FRAMES)) + b"0\r\n\r\n")
 
 
-async def takes_uploads(stream: trio.abc.Stream) -> None:
-    while await request_of(stream):
-        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     play: Play = asks
-    scripts: tuple[Script, ...] = (streams(*FRAMES, every_s=1),)
+    scripts: tuple[Script, ...] = (Peer(*FRAMES, every_s=1),)
     how: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -177,7 +166,7 @@ SCENES: Final = {
         play=partial(asks, capacity=1_000, pause_s=0.1), scripts=(at_once(*[LONG] * 3, finish(), DONE),)
     ),
     "a call that is held": Scene(how={"settings": Settings(on_partial="warn")}),
-    "a call that is cut": Scene(scripts=(streams(*FRAMES[:3], every_s=1, end=b""),)),
+    "a call that is cut": Scene(scripts=(Peer(*FRAMES[:3], every_s=1, end="fin"),)),
     "the transparent profile": Scene(how={"settings": Settings(profile="transparent")}),
     "a plain answer": Scene(
         play=partial(asks, request=post({**ASKED, "stream": False})), scripts=(answer(200, b'{"choices":[]}'),)
@@ -185,14 +174,14 @@ SCENES: Final = {
     "an exchange": Scene(
         play=partial(asks, request=post(b"", path="/v1/models", method="GET")), scripts=(answer(200, b'{"data":[]}'),)
     ),
-    "an upload": Scene(play=uploads, scripts=(takes_uploads,)),
-    "again after a reset": Scene(scripts=(resets, resets, streams(*FRAMES, every_s=1))),
+    "an upload": Scene(play=uploads, scripts=(answer(200, b"ok"),)),
+    "again after a reset": Scene(scripts=(*[Peer(role(), end="rst")] * 2, Peer(*FRAMES, every_s=1))),
     "every attempt fails": Scene(scripts=(answer(429, b'{"error":{"message":"no"}}', "Retry-After: 1"),)),
     "keepalives": Scene(scripts=(silent,)),
     "a client that leaves, and is drained for": Scene(play=leaves, how={"route": {"on_client_gone": "drain"}}),
     "a follower": Scene(play=is_followed),
     "a shutdown": Scene(play=is_shut_down),
-    "a slow client": Scene(play=partial(asks, capacity=1_000, pause_s=0.1), scripts=(streams(*[LONG] * 3, DONE),)),
+    "a slow client": Scene(play=partial(asks, capacity=1_000, pause_s=0.1), scripts=(Peer(*[LONG] * 3, DONE),)),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from tests.proxy.scripted import HEAD, OK, Counted, Script, body_of, chunk, fetch, post, request_of, says, served
+from tests.proxy.scripted import HEAD, OK, Counted, Script, body_of, chunk, fetch, post, request_of, served
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.limits import DRAIN_BYTES_MAX, DRAIN_TIMEOUT_S, SEND_BYTES_MAX
 from wiretape.proxy.upstream.connection import Connection, Exchange, Origin, Outgoing, ResetError, TruncatedError
@@ -175,7 +175,7 @@ async def test_body_is_drained_after_terminator(
 
 
 async def test_draining_is_bounded_in_bytes(autojump_clock: MockClock) -> None:
-    async with served(says(HEAD, *[chunk(b"x" * 1000)] * 1000, keep=True)) as (transport, upstream):
+    async with served(paced((0, HEAD), *[(1, chunk(b"x" * 1000))] * 1000)) as (transport, upstream):
         body = body_of(await fetch(transport, post()))
         drained = await body.drain(timeout_s=10_000)
         assert DRAIN_BYTES_MAX < sum(len(read.data) for read in drained) <= DRAIN_BYTES_MAX + 1000
@@ -183,7 +183,7 @@ async def test_draining_is_bounded_in_bytes(autojump_clock: MockClock) -> None:
 
 
 async def test_leaving_early_closes_the_connection() -> None:
-    async with served(says(HEAD + chunk(b"x"), keep=True)) as (transport, upstream):
+    async with served(paced((0, HEAD + chunk(b"x")))) as (transport, upstream):
         async with aclosing(body_of(await fetch(transport, post()))) as body:
             await body.receive()
             assert len(upstream.still_open) == 1

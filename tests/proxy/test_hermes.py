@@ -4,11 +4,9 @@ import json
 from typing import Any, Final
 
 import pytest
-import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, answer, finish, house, role, streams, text
+from tests.support.house import ASKED, DONE, HEAD, Peer, answer, finish, house, role, text
 from wiretape.events.emit import Summariser
 from wiretape.proxy.api.streams import summary_json
 
@@ -27,7 +25,7 @@ def statuses(body: bytes) -> list[tuple[str, str]]:
 
 
 async def test_agent_tool_is_reported(autojump_clock: MockClock) -> None:
-    async with house(streams(role(), RUNNING, COMPLETED, text("18"), finish(), DONE), route=AGENT) as home:
+    async with house(Peer(role(), RUNNING, COMPLETED, text("18"), finish(), DONE), route=AGENT) as home:
         answered = await home.ask()
         assert statuses(answered.body) == [("c", "running"), ("c", "completed")]
         assert await home.ending() == ("completed", [])
@@ -39,27 +37,16 @@ async def test_agent_tool_is_reported(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize("name", ["X-Hermes-Tool-Progress", "X-Wiretape-Tool-Events"])
 async def test_client_can_switch_agent_events_off(name: str, autojump_clock: MockClock) -> None:
-    asked: list[bytes] = []
-    async with house(recording(asked, role(), RUNNING, text("18"), finish(), DONE), route=AGENT) as home:
+    async with house(peer := Peer(role(), RUNNING, text("18"), finish(), DONE), route=AGENT) as home:
         assert statuses((await home.ask(ASKED, f"{name}: off")).body) == []
-        assert (b"x-hermes-tool-progress: off" in asked[0].lower()) is name.startswith("X-Hermes")
-
-
-def recording(asked: list[bytes], *frames: bytes, head: bytes = SESSION) -> Script:
-    async def script(stream: trio.abc.Stream) -> None:
-        while request := await request_of(stream):
-            asked.append(request)
-            await stream.send_all(head + b"".join(map(chunk, frames)) + b"0\r\n\r\n")
-
-    return script
+        assert (b"x-hermes-tool-progress: off" in peer.requests[0].lower()) is name.startswith("X-Hermes")
 
 
 async def test_session_headers_pass_both_ways(autojump_clock: MockClock) -> None:
-    asked: list[bytes] = []
     given = ("X-Hermes-Session-Id: api-1", "X-Hermes-Session-Key: k", "Idempotency-Key: once")
-    async with house(recording(asked, role(), text("18"), finish(), DONE), route=AGENT) as home:
+    async with house(peer := Peer(role(), text("18"), finish(), DONE, head=SESSION), route=AGENT) as home:
         answered = await home.ask(ASKED, *given)
-        assert all(line.lower().encode() in asked[0].lower() for line in given)
+        assert all(line.lower().encode() in peer.requests[0].lower() for line in given)
         assert answered.header(b"x-hermes-session-id") == b"api-1"
         assert answered.header(b"x-hermes-session-key") == b"k"
 
@@ -69,14 +56,14 @@ async def test_agent_keepalives_reset_the_stall_timer(
     route: dict[str, Any], ending: str, autojump_clock: MockClock
 ) -> None:
     silence = [b": keepalive\n\n"] * 20
-    script = streams(role(), text("Well. "), *silence, text("18"), finish(), DONE, every_s=30)
+    script = Peer(role(), text("Well. "), *silence, text("18"), finish(), DONE, every_s=30)
     async with house(script, route={**route, "idle_s": 300.0}) as home:
         await home.ask()
         assert (await home.ending())[0] == ending
 
 
 async def test_agent_run_is_not_repeated_after_tools_ran(autojump_clock: MockClock) -> None:
-    async with house(streams(role(), RUNNING, end=b""), route=AGENT) as home:
+    async with house(Peer(role(), RUNNING, end="fin"), route=AGENT) as home:
         answered = await home.ask()
         assert (answered.status, statuses(answered.body)) == (200, [("c", "running"), ("c", "dropped")])
         assert b'"error"' in answered.body

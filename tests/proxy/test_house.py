@@ -4,8 +4,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import Reset, Script, chunk, request_of
-from tests.support.house import DONE, HEAD, answer, call, finish, frame, house, post, role, streams, text
+from tests.proxy.scripted import chunk
+from tests.support.house import DONE, Peer, answer, call, finish, frame, house, post, role, text
 from wiretape.events.core.settings import Settings
 from wiretape.events.emit import emit
 
@@ -16,7 +16,7 @@ async def test_disconnect_within_a_send_is_recorded_before_it(
     autojump_clock: MockClock, pieces: tuple[int, ...], how: str
 ) -> None:
     """Of four the third comes from the tape, because more waits than is kept. The upstream says no end."""
-    async with house(streams(role(), *(text("x" * size) for size in pieces), every_s=1, end=b"5\r\n")) as home:
+    async with house(Peer(role(), *(text("x" * size) for size in pieces), every_s=1, end="stall")) as home:
         client = await home.connect(capacity=8_192)
         await client.send(post())
         got = await client.receive()
@@ -46,17 +46,11 @@ async def test_partial_frame_waits_for_its_rest(autojump_clock: MockClock, diale
     """docs/configuration.md says so of the profile."""
     whole = text("hi")
 
-    async def script(stream: trio.abc.Stream) -> None:
-        await request_of(stream)
-        await stream.send_all(HEAD + chunk(whole[:20]))
-        await trio.sleep(5)
-        await stream.send_all(chunk(whole[20:]) + chunk(DONE) + b"0\r\n\r\n")
-
-    async with house(script, settings=Settings(profile="transparent")) as home:
+    async with house(Peer(whole[:20], whole[20:], DONE, every_s=5), settings=Settings(profile="transparent")) as home:
         client, asked = await home.connect(), trio.current_time()
         await client.send(post(path=f"/v1/{dialect}"))
         answered = await client.response(until=lambda so_far: bool(so_far.pieces))
-        assert (answered.pieces[0][0] - asked, answered.body[: len(whole)]) == (5, whole)
+        assert (answered.pieces[0][0] - asked, answered.body[: len(whole)]) == (10, whole)
         client.close()
 
 
@@ -66,7 +60,7 @@ async def test_partial_frame_waits_for_its_rest(autojump_clock: MockClock, diale
     ids=["text", "reasoning", "arguments", "an empty delta", "a refusal"],
 )
 async def test_every_chunk_resets_the_stall_timer(piece: bytes, autojump_clock: MockClock) -> None:
-    script = streams(call("", "read"), *[piece] * 5, finish("tool_calls"), DONE, every_s=50)
+    script = Peer(call("", "read"), *[piece] * 5, finish("tool_calls"), DONE, every_s=50)
     async with house(script, route={"idle_s": 60.0}) as home:
         began = trio.current_time()
         await home.ask()
@@ -75,67 +69,48 @@ async def test_every_chunk_resets_the_stall_timer(piece: bytes, autojump_clock: 
 
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-CHUNKED = EVENTS + b"Transfer-Encoding: chunked\r\n\r\n"
 HALF = text("hi") + call('{"a', "write_file")
 WHOLE = text("hi") + finish() + DONE
-LAST = b"0\r\n\r\n"
-
-
-def says(*pieces: bytes, reset: bool = False, silent: bool = False) -> Script:
-    """These bytes, and the end of the connection."""
-
-    async def script(stream: trio.abc.Stream) -> None:
-        if not await request_of(stream):
-            return
-        for piece in pieces:
-            await stream.send_all(piece)
-        if silent:
-            await trio.sleep_forever()
-        if reset:
-            await trio.testing.wait_all_tasks_blocked()
-            raise Reset
-
-    return script
 
 
 CASES = {
     "chunks, and the last one, in the middle of a call": (
-        says(CHUNKED, chunk(HALF), LAST),
+        Peer(HALF),
         {"framing": "chunked"},
         {"cause": "eof", "ending": "truncated", "framed": True},
     ),
     "chunks that are cut": (
-        says(CHUNKED, chunk(HALF)),
+        Peer(HALF, end="fin"),
         {"framing": "chunked"},
         {"cause": "eof", "ending": "truncated", "framed": False, "broke": "truncated"},
     ),
     "chunks, and a reset": (
-        says(CHUNKED, chunk(HALF), reset=True),
+        Peer(HALF, end="rst"),
         {"framing": "chunked"},
         {"cause": "reset", "ending": "reset", "framed": False, "broke": "reset"},
     ),
     "chunks, and what is none": (
-        says(CHUNKED, chunk(HALF), b"zzz\r\n"),
+        Peer(chunk(HALF), b"zzz\r\n", raw=True, end="fin"),
         {"framing": "chunked"},
         {"cause": "protocol", "ending": "protocol", "framed": False, "broke": "protocol"},
     ),
     "chunks, and silence": (
-        says(CHUNKED, chunk(HALF), silent=True),
+        Peer(HALF, end="stall"),
         {"framing": "chunked"},
         {"cause": "stalled", "ending": "stalled", "framed": False},
     ),
     "a length that is not": (
-        says(EVENTS + b"Content-Length: 9999\r\n\r\n", HALF),
+        Peer(HALF, head=EVENTS + b"Content-Length: 9999\r\n\r\n", end="fin"),
         {"framing": "length", "length": 9999},
         {"cause": "eof", "ending": "truncated", "framed": False, "broke": "truncated"},
     ),
     "[DONE], and the close that is the end": (
-        says(EVENTS + b"\r\n", WHOLE),
+        Peer(WHOLE, head=EVENTS + b"\r\n", end="fin"),
         {"framing": "close"},
         {"cause": "closed", "ending": "completed", "framed": False, "broke": "closed"},
     ),
     "[DONE] and a cut": (
-        says(CHUNKED, chunk(WHOLE)),
+        Peer(WHOLE, end="fin"),
         {"framing": "chunked"},
         {"cause": "closed", "ending": "completed", "framed": False, "broke": "truncated"},
     ),
@@ -160,11 +135,9 @@ async def test_an_attempt_that_failed_says_it_too_and_one_without_a_head_says_no
     autojump_clock: MockClock,
 ) -> None:
     del autojump_clock
-    empty = says(EVENTS + b"Content-Length: 0\r\n\r\n")
-    cut = says(CHUNKED)
-    nothing = says()
-    whole = says(CHUNKED, chunk(WHOLE), LAST)
-    async with house(empty, cut, nothing, whole, route={"attempts": 4}) as home:
+    empty = answer(200, b"", "Connection: close", kind="text/event-stream")
+    cut, nothing = Peer(end="fin"), Peer(head=b"", end="fin")
+    async with house(empty, cut, nothing, Peer(WHOLE), route={"attempts": 4}) as home:
         await home.ask()
         await home.settled()
         tape = await home.tape()

@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import Reset, Script, chunk, request_of
-from tests.support.house import DONE, HEAD, House, answer, call, finish, house, post, role, streams, text
+from tests.proxy.scripted import Reset, Script, request_of
+from tests.support.house import DONE, House, Peer, answer, call, finish, house, post, role, text
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.store.memory import MemoryStore
 
@@ -20,22 +20,6 @@ _OOPS: Final = b'{"error":{"message":"oops"}}'
 _DOWNLOAD: Final = b"x" * 300_000
 
 Exchange = Callable[[House], Awaitable[None]]
-
-
-async def _resets(stream: trio.abc.Stream) -> None:
-    await request_of(stream)
-    await stream.send_all(HEAD + chunk(role()) + chunk(text("hi")))
-    await trio.sleep(0.1)
-    raise Reset
-
-
-async def _hangs_up(stream: trio.abc.Stream) -> None:
-    await request_of(stream)
-
-
-async def _says_nothing(stream: trio.abc.Stream) -> None:
-    while await request_of(stream):
-        await trio.sleep_forever()
 
 
 async def _refuses_and_resets(stream: trio.abc.Stream) -> None:
@@ -75,20 +59,20 @@ async def _downloads(home: House) -> None:
 
 
 _KINDS: Final[Mapping[str, tuple[Script, Exchange]]] = {
-    "text": (streams(*_WORDS, every_s=1), _asks),
-    "a burst": (streams(*_WORDS), _asks),
-    "three on one connection": (streams(*_WORDS), _asks_thrice),
-    "a call": (streams(call("{", "f"), call("}"), finish("tool_calls"), DONE), _asks),
-    "cut in a call": (streams(role(), call("{", "f"), end=b""), _asks),
-    "reset": (_resets, _asks),
+    "text": (Peer(*_WORDS, every_s=1), _asks),
+    "a burst": (Peer(*_WORDS), _asks),
+    "three on one connection": (Peer(*_WORDS), _asks_thrice),
+    "a call": (Peer(call("{", "f"), call("}"), finish("tool_calls"), DONE), _asks),
+    "cut in a call": (Peer(role(), call("{", "f"), end="fin"), _asks),
+    "reset": (Peer(role(), text("hi"), end="rst", every_s=0.1), _asks),
     "no attempt is left": (_refuses_and_resets, _asks),
-    "no answer": (_hangs_up, _asks),
+    "no answer": (Peer(head=b"", end="fin"), _asks),
     "an error": (answer(400, _OOPS), _asks),
-    "an error in the stream": (streams(text("hi"), b"data: %b\n\n" % _OOPS), _asks),
+    "an error in the stream": (Peer(text("hi"), b"data: %b\n\n" % _OOPS), _asks),
     "no JSON": (answer(200, b"<html>", kind="text/html"), _asks),
-    "silence": (_says_nothing, _asks),
-    "silence in the middle": (streams(role(), text("hi"), text("ho"), every_s=10_000), _asks),
-    "the client leaves": (streams(*_WORDS, every_s=1), _leaves),
+    "silence": (Peer(head=b"", end="stall"), _asks),
+    "silence in the middle": (Peer(role(), text("hi"), text("ho"), every_s=10_000), _asks),
+    "the client leaves": (Peer(*_WORDS, every_s=1), _leaves),
     "an upload": (answer(200, b"{}"), _uploads),
     "a download": (answer(200, _DOWNLOAD), _downloads),
 }

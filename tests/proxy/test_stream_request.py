@@ -9,8 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, House, finish, house, role, text
+from tests.support.house import ASKED, DONE, House, Peer, finish, house, role, text
 from wiretape.events.core.json_text import Edit, apply, dumps, parse
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Route, Target
@@ -26,16 +25,15 @@ def asked(said: str = MARKED) -> dict[str, Any]:
     return {**ASKED, "messages": messages, "seed": 12345678901234567890}
 
 
-class Upstream:
-    """Answers, and keeps what it was asked."""
+def streaming() -> Peer:
+    return Peer(role(), text("hi"), finish(), DONE)
 
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
 
-    async def __call__(self, stream: trio.abc.Stream) -> None:
-        while request := await request_of(stream):
-            self.bodies.append(request.partition(b"\r\n\r\n")[2])
-            await stream.send_all(HEAD + chunk(text("hi") + finish() + DONE) + b"0\r\n\r\n")
+def parted(request: bytes) -> tuple[dict[str, str], bytes]:
+    """Return the headers of a request in lower case, and its body."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    lines = (line.partition(": ") for line in head.decode().split("\r\n")[1:])
+    return {name.lower(): value for name, _, value in lines}, body
 
 
 async def of_history(home: House) -> list[Any]:
@@ -47,33 +45,34 @@ REPAIRED = [{**MARKS[0], "repaired": True}]
 
 
 async def test_history_marks_are_recorded_and_sent_unchanged_by_default(autojump_clock: MockClock) -> None:
-    async with house(upstream := Upstream()) as home:
+    async with house(peer := streaming()) as home:
         await home.ask(asked())
-        assert upstream.bodies == [dumps(asked())]
+        assert [parted(request)[1] for request in peer.requests] == [dumps(asked())]
         assert await home.ending() == ("completed", ["history_marked"])
         assert await of_history(home) == [{"marks": MARKS}]
         assert b"wiretape_histories_marked_total 1.0\n" in home.assembly.metrics.text()
 
 
 async def test_repaired_history_is_sent_clean_and_recorded_twice(autojump_clock: MockClock) -> None:
-    async with house(upstream := Upstream(), route={"history": "repair"}) as home:
+    async with house(peer := streaming(), route={"history": "repair"}) as home:
         await home.ask(asked())
-        assert upstream.bodies == [dumps(asked("Here they are."))]
+        ((_, body),) = map(parted, peer.requests)
+        assert body == dumps(asked("Here they are."))
         (keys,) = await of_history(home)
         (request,) = [record for record in await home.tape() if record.kind == "request"]
         assert request.raw == dumps(asked())
         edits = [Edit(start, end, new.encode()) for start, end, new in keys["edits"]]
-        assert apply(dumps(asked()), edits) == upstream.bodies[0]
+        assert apply(dumps(asked()), edits) == body
 
 
 async def test_hashed_requests_record_no_history(autojump_clock: MockClock) -> None:
-    async with house(Upstream(), route={"history": "repair"}, config={"requests": "hash"}) as home:
+    async with house(streaming(), route={"history": "repair"}, config={"requests": "hash"}) as home:
         await home.ask(asked())
         assert await of_history(home) == [{"marks": REPAIRED}]
 
 
 async def test_history_off_records_nothing(autojump_clock: MockClock) -> None:
-    async with house(Upstream(), route={"history": "off"}) as home:
+    async with house(streaming(), route={"history": "off"}) as home:
         await home.ask(asked())
         assert await of_history(home) == []
         assert await home.ending() == ("completed", [])
@@ -84,30 +83,16 @@ PLAIN = dumps(BODY)
 CODED = {"gzip": gzip.compress(PLAIN), "x-gzip": gzip.compress(PLAIN), "deflate": zlib.compress(PLAIN)}
 
 
-def keeping(asked: list[tuple[dict[str, str], bytes]]) -> Script:
-    """Return a script that keeps each request and responds with a stream."""
-
-    async def script(stream: trio.abc.Stream) -> None:
-        while said := await request_of(stream):
-            head, _, body = said.partition(b"\r\n\r\n")
-            lines = (line.partition(": ") for line in head.decode().split("\r\n")[1:])
-            asked.append(({name.lower(): value for name, _, value in lines}, body))
-            await stream.send_all(HEAD + chunk(role() + text("hi") + finish() + DONE) + b"0\r\n\r\n")
-
-    return script
-
-
 async def sent(home: House, body: bytes, coding: str) -> Any:
     return await home.ask(body, f"Content-Encoding: {coding}")
 
 
 @pytest.mark.parametrize("coding", CODED)
 async def test_compressed_request_is_read_and_forwarded_unchanged(coding: str, autojump_clock: MockClock) -> None:
-    asked: list[tuple[dict[str, str], bytes]] = []
-    async with house(keeping(asked)) as home:
+    async with house(peer := streaming()) as home:
         answered = await sent(home, CODED[coding], coding)
         assert (answered.status, b"hi" in answered.body) == (200, True)
-        [(headers, body)] = asked
+        [(headers, body)] = map(parted, peer.requests)
         assert body == CODED[coding]
         assert (headers["content-encoding"], headers["content-length"]) == (coding, str(len(body)))
         (request,) = [record for record in await home.tape() if record.kind == "request"]
@@ -117,10 +102,9 @@ async def test_compressed_request_is_read_and_forwarded_unchanged(coding: str, a
 
 @pytest.mark.parametrize("coding", CODED)
 async def test_edited_request_is_forwarded_uncompressed(coding: str, autojump_clock: MockClock) -> None:
-    asked: list[tuple[dict[str, str], bytes]] = []
-    async with house(keeping(asked), route={"include_usage": True}) as home:
+    async with house(peer := streaming(), route={"include_usage": True}) as home:
         assert (await sent(home, CODED[coding], coding)).status == 200
-        [(headers, body)] = asked
+        [(headers, body)] = map(parted, peer.requests)
         assert parse(body) == {**BODY, "stream_options": {"include_usage": True}}
         assert "content-encoding" not in headers
         assert headers["content-length"] == str(len(body))
@@ -130,12 +114,11 @@ async def test_edited_request_is_forwarded_uncompressed(coding: str, autojump_cl
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress"])
 async def test_unsupported_coding_is_refused_by_name(coding: str, autojump_clock: MockClock) -> None:
-    asked: list[tuple[dict[str, str], bytes]] = []
-    async with house(keeping(asked)) as home:
+    async with house(peer := streaming()) as home:
         answered = await sent(home, PLAIN, coding)
         assert (answered.status, answered.header(b"accept-encoding")) == (415, b"gzip, deflate")
         assert parse(answered.body)["error"]["message"].startswith(f"The request body is coded as {coding};")
-        assert asked == []
+        assert peer.requests == []
 
 
 WRONG = {
@@ -149,11 +132,10 @@ WRONG = {
 
 @pytest.mark.parametrize(("body", "status", "code"), WRONG.values(), ids=WRONG)
 async def test_unreadable_body_is_refused(body: bytes, status: int, code: str, autojump_clock: MockClock) -> None:
-    asked: list[tuple[dict[str, str], bytes]] = []
-    async with house(keeping(asked), config={"body_bytes_max": 2_000}) as home:
+    async with house(peer := streaming(), config={"body_bytes_max": 2_000}) as home:
         answered = await sent(home, body, "gzip")
         assert (answered.status, parse(answered.body)["error"]["code"]) == (status, code)
-        assert asked == []
+        assert peer.requests == []
         answered = await sent(home, gzip.compress(PLAIN + b" " * (2_000 - len(PLAIN))), "gzip")
         assert answered.status == 200
 

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from tests.proxy.scripted import Script
 from tests.replay.canaries import CANARIES
-from tests.support.house import ASKED, DONE, HEAD, House, answer, call, finish, frame, house, role, streams, text
+from tests.support.house import ASKED, DONE, HEAD, House, Peer, answer, call, finish, frame, house, role, text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
@@ -156,16 +156,16 @@ def scripts() -> Sequence[Script]:
     lines = b"".join(dumps({"message": {"content": said}}) + b"\n" for said in pieces(KEY["postman"]))
     array = b",\r\n".join(dumps({"parts": [{"text": said}]}) for said in pieces(KEY["jina"]))
     return (
-        streams(*answered(), head=ANSWER),
+        Peer(*answered(), head=ANSWER),
         answer(401, wrong, CLOSE),
-        streams(role(), text("a"), cut, end=b"", head=ONCE),
+        Peer(role(), text("a"), cut, end="fin", head=ONCE),
         answer(200, pretty, CLOSE),
         answer(200, page, CLOSE, f"X-Ratelimit-Reset: {KEY['nvidia']}", kind="text/html"),
-        streams(role(), echoed, finish(), DONE, head=ONCE),
+        Peer(role(), echoed, finish(), DONE, head=ONCE),
         answer(200, lines, CLOSE, kind="application/x-ndjson"),
         answer(200, b"[%b]" % array, CLOSE),
-        streams(*in_blocks(KEY["voyage"]), head=ONCE),
-        streams(*(b"data: %b\n\n" % said.encode() for said in pieces(KEY["vault"])), head=ONCE),
+        Peer(*in_blocks(KEY["voyage"]), head=ONCE),
+        Peer(*(b"data: %b\n\n" % said.encode() for said in pieces(KEY["vault"])), head=ONCE),
     )
 
 

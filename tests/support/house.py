@@ -1,7 +1,7 @@
 """The whole proxy in memory: clients over the real connection class, upstreams that follow a script, virtual time
 
     async def test_it(autojump_clock: MockClock) -> None:
-        async with house(streams(text("hi"), text(" you"), finish(), DONE)) as home:
+        async with house(Peer(text("hi"), text(" you"), finish(), DONE)) as home:
             answer = await home.ask()
             assert answer.ended == "chunked"
             assert home.ending() == ("completed", [])
@@ -18,12 +18,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import trio
 import trio.testing
 
-from tests.proxy.scripted import CONTEXT, Script, Upstream, chunk, request_of
+from tests.proxy.scripted import CONTEXT, Reset, Script, Upstream, chunk, request_of
 from tests.support.http import Answer, Client, Harness, connected
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Settings
@@ -80,43 +80,66 @@ def usage() -> bytes:
     return frame(choices=[], usage=counts)
 
 
-def streams(*frames: bytes, head: bytes = HEAD, every_s: float = 0.0, end: bytes = b"0\r\n\r\n") -> Script:
-    """Answers each request with these frames, one write each, and the end of the body; without one it hangs up."""
+End = Literal["final", "fin", "rst", "stall"]
 
-    async def script(stream: trio.abc.Stream) -> None:
-        while await request_of(stream):
-            await stream.send_all(head)
-            for each in frames:
-                await trio.sleep(every_s)
-                await stream.send_all(chunk(each))
-            if not end:
+
+class Peer:
+    """An upstream that answers each request with a head and these pieces, one write each, and then ends somehow.
+
+    The pieces are chunks if the head says so; empty ones are left out. `final`: the last chunk, and the connection
+    stays. `fin`: it is closed. `rst`: it is reset. `stall`: nothing more until the other side leaves.
+    """
+
+    def __init__(
+        self,
+        *pieces: bytes,
+        head: bytes = HEAD,
+        end: End = "final",
+        every_s: float = 0.0,
+        before_s: float = 0.0,
+        raw: bool = False,
+    ) -> None:
+        """`raw`: the pieces go out as they are, without chunks around them."""
+        self.body = b"".join(pieces)
+        self.requests: list[bytes] = []
+        self.at: list[float] = []
+        self._pieces = [piece for piece in pieces if piece]
+        self._head = head
+        self._end = end
+        self._every_s = every_s
+        self._before_s = before_s
+        self._raw = raw or b"transfer-encoding" not in head.lower()
+
+    async def __call__(self, stream: trio.abc.Stream) -> None:
+        """Play one connection."""
+        while asked := await request_of(stream):
+            self.requests.append(asked)
+            self.at.append(trio.current_time())
+            await trio.sleep(self._before_s)
+            if self._head:
+                await stream.send_all(self._head)
+            for piece in self._pieces:
+                await trio.sleep(self._every_s)
+                await stream.send_all(piece if self._raw else chunk(piece))
+            if self._end == "stall":
+                await stream.receive_some()
+            if self._end == "rst":
+                raise Reset
+            if self._end != "final":
                 return
-            await stream.send_all(end)
-
-    return script
-
-
-def at_once(*frames: bytes) -> Script:
-    """Answers each request with these frames and the end of the body, all in one write."""
-    whole = HEAD + b"".join(map(chunk, frames)) + b"0\r\n\r\n"
-
-    async def script(stream: trio.abc.Stream) -> None:
-        while await request_of(stream):
-            await stream.send_all(whole)
-
-    return script
+            if not self._raw:
+                await stream.send_all(b"0\r\n\r\n")
 
 
-def answer(status: int, body: bytes, *headers: str, kind: str = "application/json") -> Script:
-    """Answers each request with this."""
+def at_once(*frames: bytes, head: bytes = HEAD, end: End = "final") -> Peer:
+    """Return an upstream that writes head, frames and last chunk at once."""
+    return Peer(head + b"".join(map(chunk, frames)) + b"0\r\n\r\n", head=b"", raw=True, end=end)
+
+
+def answer(status: int, body: bytes = b"", *headers: str, kind: str = "application/json") -> Peer:
+    """Return an upstream that answers with this and its length."""
     lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers, "", ""]
-    whole = "\r\n".join(lines).encode("latin-1") + body
-
-    async def script(stream: trio.abc.Stream) -> None:
-        while await request_of(stream):
-            await stream.send_all(whole)
-
-    return script
+    return Peer(body, head="\r\n".join(lines).encode("latin-1"))
 
 
 def post(

@@ -428,7 +428,7 @@ class Engine:
 
     def _drop(self, n: int, ending: str, *, warned: bool) -> list[Call]:
         """Drop every open call; return those that no client may run, but for those that it was `warned` about."""
-        dropped = self.wire.drop(ending)
+        dropped = self.wire.drop(n, ending)
         for held in self._held:
             held.out.withhold("held_call_lost", self.ledger)
         self._held.clear()

@@ -17,7 +17,7 @@ from ..core.model import Event
 from ..tape.record import NO_KEYS, Record, speaks
 from .wire import Call, Pieces, Wire
 
-__all__ = ["Answer", "Markup", "Move", "StreamSummary", "Warned"]
+__all__ = ["Answer", "Markup", "StreamSummary", "Warned"]
 
 
 class Answer(NamedTuple):
@@ -67,20 +67,9 @@ class Markup:
             self.found.update(dict.fromkeys(found))
 
 
-#: Events after which any call may be in another state.
-_MOVES_CALLS: Final = (model.Finish, model.ToolProgress, model.Terminator, model.UpstreamError, model.Ended)
 _RECEIVED: Final = frozenset({"frame", "rest", "body"})
 #: Calls named in one warning: a broken upstream can open any number of them.
 _WARNED_CALLS_MAX: Final = 1_000
-
-
-class Move(NamedTuple):
-    """One change of state of one call, and the record that caused it."""
-
-    n: int
-    choice: int
-    call: int
-    state: State
 
 
 class Warned(NamedTuple):
@@ -93,13 +82,12 @@ class Warned(NamedTuple):
 class StreamSummary:
     """A fold over the records of one tape; every prefix of a tape has a summary.
 
-    `answers`, `moves` and the times other than the first ones need events.
+    `answers` and the times other than the first ones need events.
     """
 
     def __init__(self) -> None:
         #: The live state: ending, calls, token counts.
         self.wire = Wire()
-        self.moves: list[Move] = []
         #: The keys of the `open`, `request` and `results` records.
         self.opening: Mapping[str, Any] = NO_KEYS
         self.request: Mapping[str, Any] = NO_KEYS
@@ -128,9 +116,7 @@ class StreamSummary:
         self.longest_pause_us = 0
         #: When the client got the first call that it may run.
         self.handed_us: int | None = None
-        self.moves.clear()
         self._said: defaultdict[int, defaultdict[type, Pieces]] = defaultdict(lambda: defaultdict(Pieces))
-        self._states: dict[tuple[int, int], State] = {}
 
     def take(self, record: Record, wire: Wire, events: Iterable[Event] | None = None) -> None:
         """Add a record, the live state after it, and its events unless only the catalogue's facts are wanted."""
@@ -195,17 +181,6 @@ class StreamSummary:
             if isinstance(event, model.TextPiece | model.CallPiece):
                 self._pause(t)
                 self.last_content_us = t
-            if isinstance(event, model.CallPiece):
-                if (event.choice, event.call) not in self._states:
-                    self._move(event.n, event.choice, event.call, State.ANNOUNCED)
-            elif isinstance(event, model.ToolArgumentsComplete):
-                # The live state is that after the whole record: a call that it shows as handed over was ready before.
-                if self._states.get((event.choice, event.call)) is State.ANNOUNCED:
-                    malformed = self.wire.choice(event.choice).calls[event.call].state is State.MALFORMED
-                    self._move(event.n, event.choice, event.call, State.MALFORMED if malformed else State.READY)
-            elif isinstance(event, _MOVES_CALLS):
-                for call in self.wire.all_calls():
-                    self._move(event.n, call.choice, call.number, call.state)
         if kind == "end":
             self._hear(t)
             self._pause(t)
@@ -219,11 +194,6 @@ class StreamSummary:
     def _pause(self, t: int) -> None:
         if self.last_content_us is not None:
             self.longest_pause_us = max(self.longest_pause_us, t - self.last_content_us)
-
-    def _move(self, n: int, choice: int, call: int, state: State) -> None:
-        if self._states.get((choice, call)) is not state:
-            self._states[choice, call] = state
-            self.moves.append(Move(n, choice, call, state))
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

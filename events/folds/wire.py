@@ -84,6 +84,8 @@ class Call:
     #: Of a dropped or malformed call: `length`, `malformed`, `sibling` (of such a one), `unfinished`, or the stream's
     #: ending.
     reason: str = ""
+    #: Each state that it entered, and the record that caused it.
+    moves: list[tuple[int, State]] = field(default_factory=list[tuple[int, State]])
 
     @property
     def arguments(self) -> str:
@@ -106,10 +108,11 @@ class Call:
         """Whether the arguments show by themselves that they are complete; a number or free text might go on."""
         return not self.custom and self.text.raw().lstrip()[:1] in ("{", "[")
 
-    def move(self, trigger: Trigger, reason: str = "") -> None:
-        """Change the state as the table says."""
+    def move(self, n: int, trigger: Trigger, reason: str = "") -> None:
+        """Change the state as the table says, because of record `n`."""
         self.state = step(self.state, trigger)
         self.reason = reason or self.reason
+        self.moves.append((n, self.state))
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +127,7 @@ class Choice:
         call = self.calls.get(event.call)
         if call is None:
             call = self.calls[event.call] = Call(event.choice, event.call, "", "")
+            call.moves.append((event.n, call.state))
         return call
 
 
@@ -172,13 +176,13 @@ class Wire:
             case model.ToolArgumentsComplete():
                 call = self.choice(event.choice).call(event)
                 if call.state is State.ANNOUNCED and call.valid():
-                    call.move(Trigger.VALID)
+                    call.move(event.n, Trigger.VALID)
                 elif call.state is State.ANNOUNCED:
-                    call.move(Trigger.INVALID, "malformed")
+                    call.move(event.n, Trigger.INVALID, "malformed")
             case model.HandedOver():
                 call = self.choice(event.choice).call(event)
                 if call.state is State.READY:
-                    call.move(Trigger.HANDED_OVER)
+                    call.move(event.n, Trigger.HANDED_OVER)
                     self.handed_over = True
             case model.ToolCallDamaged():
                 self.choice(event.choice).call(event).damaged = True
@@ -192,7 +196,7 @@ class Wire:
                 self.flags[event.why] = None
             case model.Ended():
                 self.ended = event
-                self.drop(event.ending)
+                self.drop(event.n, event.ending)
             case model.ResponseStarted():
                 self._dispatched = True
                 self.id, self.model = event.id, event.model
@@ -271,18 +275,18 @@ class Wire:
             flags.append("malformed_call")
         return tuple(flags)
 
-    def drop(self, ending: str) -> list[Call]:
+    def drop(self, n: int, ending: str) -> list[Call]:
         """Drop and return the calls that were not handed over and the tools that still run: the stream ended."""
         dropped = [call for call in self.calls() if call.state in (State.ANNOUNCED, State.READY)]
         for call in dropped:
-            call.move(Trigger.CUT, ending)
-        return dropped + self._drop_running(ending)
+            call.move(n, Trigger.CUT, ending)
+        return dropped + self._drop_running(n, ending)
 
-    def _drop_running(self, ending: str) -> list[Call]:
+    def _drop_running(self, n: int, ending: str) -> list[Call]:
         """Drop and return the upstream's own tools that still run: the answer ended without word of their end."""
         dropped = [call for call in self.ran.values() if call.state is State.RUNNING]
         for call in dropped:
-            call.move(Trigger.UNHEARD, "unfinished" if ending == "completed" else ending)
+            call.move(n, Trigger.UNHEARD, "unfinished" if ending == "completed" else ending)
         return dropped
 
     def _started(self, event: model.ToolCallStarted) -> None:
@@ -299,9 +303,9 @@ class Wire:
         self._dispatched = True
         if call is None and event.status == "running" and self._room(_CALL_OR_CHOICE + len(event.id) + len(event.name)):
             call = self.ran[event.id] = Call(0, UPSTREAM_CALL - len(self.ran), event.id, event.name)
-            call.move(Trigger.RUN_UPSTREAM)
+            call.move(event.n, Trigger.RUN_UPSTREAM)
         elif call is not None and call.state is State.RUNNING and event.status in _RAN:
-            call.move(_RAN[event.status])
+            call.move(event.n, _RAN[event.status])
 
     def _room(self, characters: int) -> bool:
         self._left -= characters
@@ -317,12 +321,12 @@ class Wire:
         malformed = any(call.state is State.MALFORMED for call in calls)
         for call in calls:
             if call.state is State.READY and malformed:  # the client must run none of them
-                call.move(Trigger.SIBLING, SIBLING)
+                call.move(event.n, Trigger.SIBLING, SIBLING)
             elif call.state is State.READY:
-                call.move(Trigger.HANDED_OVER)
+                call.move(event.n, Trigger.HANDED_OVER)
                 self.handed_over = True
             elif call.state is State.ANNOUNCED:
-                call.move(Trigger.LENGTH, event.reason)
+                call.move(event.n, Trigger.LENGTH, event.reason)
         self.finished = not self._unfinished_choices
         if self.finished:
-            self.unheard += self._drop_running("completed")
+            self.unheard += self._drop_running(event.n, "completed")

@@ -401,9 +401,6 @@ def _answers(summary: StreamSummary, whole: bool) -> Iterator[dict[str, Any]]:
 
 
 def _tools(summary: StreamSummary, whole: bool, fates: Mapping[str, Fate]) -> Iterator[dict[str, Any]]:
-    moves: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    for n, choice, number, state in summary.moves:
-        moves.setdefault((choice, number), []).append({"n": n, "state": state.value})
     for call in summary.wire.all_calls():
         arguments = call.arguments
         by_upstream = call.number <= UPSTREAM_CALL
@@ -418,7 +415,7 @@ def _tools(summary: StreamSummary, whole: bool, fates: Mapping[str, Fate]) -> It
             "reason": call.reason or None,
             "answered_by": fate.answered_by or None,
             "duration_ms": fate.duration_ms,
-            "moves": moves.get((call.choice, call.number), []),
+            "moves": [{"n": n, "state": state.value} for n, state in call.moves],
             "arguments_chars": len(arguments),
             **({"arguments": arguments} if whole else {}),
         }

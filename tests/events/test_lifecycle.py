@@ -72,7 +72,7 @@ def test_calls_of_any_stream_follow_the_table(settings: dict[str, Any]) -> None:
     """All words of up to three more things after the first delta of a call, each read as a stream."""
     for word in WORDS:
         result = run(tape(SAID["start"] + b"".join(SAID[said] for said in word if said != "start"), **settings))
-        lived = [move.state for move in summarise(result.records).moves if move.call == 0]
+        lived = [state for _, state in next(summarise(result.records).wire.all_calls()).moves]
         assert lived == expected(tuple(said for said in word if said != "start")), word
         frames = [json.loads(each.partition(b"data: ")[2]) for each in result.sent if each.startswith(b"event:")]
         told = [

@@ -337,7 +337,8 @@ def resulted(records: list[Record]) -> object:
     """Return what the stream resulted in."""
     summary = summarise(records)
     calls = [(call.choice, call.id, call.name, call.arguments) for call in summary.wire.calls()]
-    return summary.answers, calls, summary.wire.usage, [move.state for move in summary.moves], summary.warnings
+    states = [[state for _, state in call.moves] for call in summary.wire.all_calls()]
+    return summary.answers, calls, summary.wire.usage, states, summary.warnings
 
 
 def delivered(body: bytes, *, hermes: bool = False) -> bool:

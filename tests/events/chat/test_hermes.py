@@ -26,7 +26,7 @@ from wiretape.events.core.limits import (
 )
 from wiretape.events.core.model import TextDelta, ToolProgress
 from wiretape.events.emit import summarise
-from wiretape.events.folds.summary import Move, Warned
+from wiretape.events.folds.summary import Warned
 from wiretape.events.tape.record import Record
 
 ROLE = frame({"role": "assistant"})
@@ -404,13 +404,10 @@ def test_in_the_folds_a_tool_that_it_runs_has_the_life_of_any_call() -> None:
         ("call_3", "_plan", "dropped", "truncated"),
     ]
     assert list(summary.wire.calls()) == []
-    assert summary.moves == [
-        Move(3, 0, -2, State.RUNNING),
-        Move(4, 0, -3, State.RUNNING),
-        Move(5, 0, -2, State.COMPLETED),
-        Move(6, 0, -4, State.RUNNING),
-        Move(8, 0, -3, State.FAILED),
-        Move(9, 0, -4, State.DROPPED),
+    assert [(call.number, *call.moves) for call in summary.wire.all_calls()] == [
+        (-2, (3, State.RUNNING), (5, State.COMPLETED)),
+        (-3, (4, State.RUNNING), (8, State.FAILED)),
+        (-4, (6, State.RUNNING), (9, State.DROPPED)),
     ]
     assert summary.warnings == [Warned("truncated", (("call_3", "_plan"),))]
 
@@ -491,7 +488,7 @@ def test_what_the_wire_says_of_a_tool_is_what_the_summary_says() -> None:
     (tool,) = summary.wire.ran.values()
     assert (result.ended.ending, tool.state, tool.reason) == ("upstream_error", State.DROPPED, "unfinished")
     assert summary.warnings[:2] == [Warned("unfinished", (("call_1", "terminal"),)), Warned("upstream_error", ())]
-    assert [move.state for move in summary.moves] == [State.RUNNING, State.DROPPED]
+    assert [state for call in summary.wire.all_calls() for _, state in call.moves] == [State.RUNNING, State.DROPPED]
 
 
 JUNK: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

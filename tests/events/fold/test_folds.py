@@ -126,7 +126,7 @@ def test_calls_choices_and_names_are_kept_under_the_same_bound(over: int) -> Non
 
 def test_calls_come_in_order_of_choice() -> None:
     wire = fold(ToolCallStarted(n=1, choice=1, call=0, id="b", name="f"), STARTED)
-    assert [(call.choice, call.id) for call in wire.drop("reset")] == [(0, "c"), (1, "b")]
+    assert [(call.choice, call.id) for call in wire.drop(9, "reset")] == [(0, "c"), (1, "b")]
 
 
 @pytest.mark.parametrize(("text", "closes"), [(" {}", True), ("[1]", True), ("12", False), ("", False)])

@@ -4,10 +4,9 @@ import pytest
 
 from tests.support.chat import DONE, call, finish, frame, run, sse, tape, text
 from wiretape.events.core.lifecycle import State
-from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsComplete, ToolArgumentsDelta
+from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
 from wiretape.events.emit import summarise
-from wiretape.events.folds.summary import Markup, Move, StreamSummary, Warned
-from wiretape.events.folds.wire import Wire
+from wiretape.events.folds.summary import Markup, Warned
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -46,19 +45,17 @@ def test_warnings_name_lost_calls_with_the_reason(upstream: list[bytes], cause: 
     assert summarise(records[:-1]).warnings == [], "known at the end only"
 
 
+def moves(records: list[Record]) -> list[tuple[int, State]]:
+    (call,) = summarise(records).wire.calls()
+    return call.moves
+
+
 def test_moves_list_every_state_with_its_record() -> None:
     records = tape([CALL, call(index=0, arguments="{}"), finish("tool_calls"), DONE])
-    states = [State.ANNOUNCED, State.READY, State.RUNNING]
-    assert [move.state for move in summarise(records).moves] == states
-    assert [move.n for move in summarise(records).moves][1:] == [4, 4]
-    cut = summarise(tape([CALL], cause="reset"))
-    assert [(move.choice, move.call, move.state) for move in cut.moves] == [
-        (0, 0, State.ANNOUNCED),
-        (0, 0, State.DROPPED),
-    ]
-    malformed = summarise(tape([HALF, finish("tool_calls"), DONE]))
-    assert [move.state for move in malformed.moves] == [State.ANNOUNCED, State.MALFORMED]
-    assert isinstance(malformed.moves[0], Move)
+    assert moves(records) == [(2, State.ANNOUNCED), (4, State.READY), (4, State.RUNNING)]
+    assert moves(tape([CALL], cause="reset")) == [(2, State.ANNOUNCED), (3, State.DROPPED)]
+    malformed = tape([HALF, finish("tool_calls"), DONE])
+    assert moves(malformed) == [(2, State.ANNOUNCED), (3, State.MALFORMED)]
 
 
 def test_the_last_token_counts_are_taken_and_never_summed() -> None:
@@ -114,14 +111,6 @@ def test_stream_of_another_dialect_has_the_warnings_of_its_tape() -> None:
     records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": ""}), recorder.body(1, b"{}")]
     records.append(recorder.end(2, {"cause": "reset", "ending": "reset", "flags": ["unframed"]}))
     assert summarise(records).warnings == [Warned("reset", ()), Warned("unframed", ())]
-
-
-def test_a_call_that_was_never_announced_does_not_move() -> None:
-    summary = StreamSummary()
-    record = Record(0, 1, "frame", raw=b"data: {}\n\n")
-    summary.take(record, Wire(), [ToolArgumentsComplete(n=0, choice=0, call=0)])
-    summary.take(record, Wire())
-    assert (summary.moves, summary.frames) == ([], 2)
 
 
 @pytest.mark.parametrize(

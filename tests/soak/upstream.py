@@ -1,210 +1,127 @@
-"""An upstream of raw sockets that does what the request's model names: all that providers do, well and badly."""
+"""An upstream that does what the request's model names: all that providers do, well and badly."""
 
 import json
 import random
-import socket
-import struct
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import trio
 
-_STREAM: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-_UNFRAMED: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-_LAST_CHUNK: Final = b"0\r\n\r\n"
+from wiretape.replay.playback.script import EVENT_STREAM, Fault, Request, Script, Step, json_answer
+from wiretape.replay.playback.server import Upstream
+
 _DONE: Final = b"data: [DONE]\n\n"
+_CHUNKED: Final = (b"Transfer-Encoding", b"chunked")
 
 #: Longer than the idle limit of the routes; and shorter, but longer than a keepalive.
 _STALL_S: Final = 6.0
 _PAUSE_S: Final = 2.5
 
 
-class _Exchange:
-    """One request on one connection."""
-
-    def __init__(self, stream: trio.SocketStream, chance: random.Random, again: bool) -> None:
-        self.stream = stream
-        self.chance = chance
-        #: Another attempt of the same request.
-        self.again = again
-        #: The connection may be used again.
-        self.stays = True
-
-    async def send(self, *frames: bytes) -> None:
-        """Send frames in one chunk."""
-        data = b"".join(frames)
-        await self.stream.send_all(b"%x\r\n%b\r\n" % (len(data), data))
-
-    async def texts(self, count: int, gap_s: float) -> None:
-        """Send pieces of text at a pace."""
-        for n in range(count):
-            await self.send(_delta(content=f" word{n}"))
-            await trio.sleep(gap_s * self.chance.random() * 2)
-
-    async def call(self, arguments: str) -> None:
-        """Send a tool call in pieces."""
-        function = {"name": "write_file", "arguments": ""}
-        await self.send(_delta(tool_calls=[{"index": 0, "id": "call_soak", "type": "function", "function": function}]))
-        for at in range(0, len(arguments), 9):
-            await self.send(_delta(tool_calls=[{"index": 0, "function": {"arguments": arguments[at : at + 9]}}]))
-            await trio.sleep(0.01 * self.chance.random())
-
-    def reset(self) -> None:
-        """Break the connection by a reset."""
-        self.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.stays = False
+def _delta(finish: str | None = None, **delta: object) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    head = {"id": "chatcmpl-soak", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "soak"}
+    return b"data: %b\n\n" % json.dumps({**head, "choices": [choice]}, ensure_ascii=False).encode()
 
 
-_Act = Callable[[_Exchange], Awaitable[None]]
+_END: Final = Step(0, _delta("stop") + _DONE)
+_CALL: Final = '{"path": "notes.txt", "text": "one two three four five"}'
+_SILENCE: Final = Step(_STALL_S, Fault.CUT)
 
 
-def _framed(act: _Act) -> _Act:
-    """Put an event stream around what it does, with the last chunk unless it breaks the connection."""
-
-    async def run(x: _Exchange) -> None:
-        await x.stream.send_all(_STREAM)
-        await act(x)
-        if x.stays:
-            await x.stream.send_all(_LAST_CHUNK)
-
-    return run
+def _texts(chance: random.Random, count: int, gap_s: float = 0.02) -> list[Step]:
+    """Return pieces of text at a pace."""
+    return [Step(gap_s * chance.random() * 2, _delta(content=f" word{n}")) for n in range(count)]
 
 
-@_framed
-async def _text(x: _Exchange) -> None:
-    await x.send(_delta(role="assistant", content=""))
-    await x.texts(x.chance.randrange(5, 60), 0.02)
-    await x.send(_delta("stop"), _DONE)
+def _call(chance: random.Random, arguments: str) -> list[Step]:
+    """Return a tool call in pieces."""
+    function = {"name": "write_file", "arguments": ""}
+    calls = [{"index": 0, "id": "call_soak", "type": "function", "function": function}]
+    steps = [Step(0, _delta(tool_calls=calls))]
+    for at in range(0, len(arguments), 9):
+        piece = _delta(tool_calls=[{"index": 0, "function": {"arguments": arguments[at : at + 9]}}])
+        steps.append(Step(0.01 * chance.random(), piece))
+    return steps
 
 
-@_framed
-async def _tool(x: _Exchange) -> None:
-    await x.send(_delta(role="assistant"))
-    await x.call('{"path": "notes.txt", "text": "one two three four five"}')
-    await x.send(_delta("tool_calls"), _DONE)
+def _text(chance: random.Random, _: bool) -> Script:
+    return Script(steps=[Step(0, _delta(role="assistant", content="")), *_texts(chance, chance.randrange(5, 60)), _END])
 
 
-@_framed
-async def _large(x: _Exchange) -> None:
-    """Send more than any socket holds, as fast as possible, so that a slow client falls behind."""
-    for n in range(60):
-        await x.send(*[_delta(content=f" word{n}.{m}") for m in range(50)])
-    await x.send(_delta("stop"), _DONE)
+def _tool(chance: random.Random, _: bool) -> Script:
+    head, end = _delta(role="assistant"), _delta("tool_calls") + _DONE
+    return Script(steps=[Step(0, head), *_call(chance, _CALL), Step(0, end)])
 
 
-@_framed
-async def _reset(x: _Exchange) -> None:
-    await x.texts(x.chance.randrange(0, 20), 0.02)
-    await x.stream.send_all(b"ff\r\n" + _delta(content=" half")[: x.chance.randrange(1, 60)])
-    await trio.sleep(0.02)
-    x.reset()
+def _large(*_: object) -> Script:
+    """Return more than any socket holds, as fast as possible, so that a slow client falls behind."""
+    words = [b"".join(_delta(content=f" word{n}.{m}") for m in range(50)) for n in range(60)]
+    return Script(steps=[*(Step(0, each) for each in words), _END])
 
 
-@_framed
-async def _reset_in_call(x: _Exchange) -> None:
-    await x.call('{"path": "notes.txt", "te')
-    x.reset()
+def _reset(chance: random.Random, _: bool) -> Script:
+    """Return a response that is reset inside an HTTP chunk."""
+    texts = [
+        Step(step.delay_s, b"%x\r\n%b\r\n" % (len(step.what), step.what))
+        for step in _texts(chance, chance.randrange(0, 20))
+        if isinstance(step.what, bytes)
+    ]
+    half = b"ff\r\n" + _delta(content=" half")[: chance.randrange(1, 60)]
+    steps = [*texts, Step(0, half), Step(0.02, Fault.RESET)]
+    return Script(headers=[*EVENT_STREAM, _CHUNKED], steps=steps, closes=True)
 
 
-@_framed
-async def _no_done(x: _Exchange) -> None:
-    await x.texts(x.chance.randrange(1, 20), 0.02)
+def _close(chance: random.Random, _: bool) -> Script:
+    return Script(steps=[Step(0, _delta(content=f" word{n}")) for n in range(chance.randrange(1, 20))], closes=True)
 
 
-async def _close(x: _Exchange) -> None:
-    await x.stream.send_all(_UNFRAMED)
-    for n in range(x.chance.randrange(1, 20)):
-        await x.stream.send_all(_delta(content=f" word{n}"))
-    x.stays = False
+def _pause(chance: random.Random, _: bool) -> Script:
+    return Script(steps=[*_texts(chance, 3), Step(_PAUSE_S, _delta(content=" later")), *_texts(chance, 2), _END])
 
 
-@_framed
-async def _pause(x: _Exchange) -> None:
-    await x.texts(3, 0.02)
-    await trio.sleep(_PAUSE_S)
-    await x.texts(3, 0.02)
-    await x.send(_delta("stop"), _DONE)
-
-
-@_framed
-async def _stall(x: _Exchange) -> None:
-    await x.texts(3, 0.02)
-    await _silent(x)
-
-
-async def _silent(x: _Exchange) -> None:
-    """Send nothing more, perhaps not even a head."""
-    await trio.sleep(_STALL_S)
-    x.stays = False
-
-
-async def _error(x: _Exchange, status: bytes = b"500 Oops") -> None:
+def _error(status: int) -> Script:
     body = b'{"error":{"message":"soak","type":"server_error","code":null}}'
-    head = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nRetry-After: 0\r\nContent-Length: %d\r\n\r\n"
-    await x.stream.send_all(head % (status, len(body)) + body)
+    answer = json_answer(body, status)
+    return Script(status=status, headers=[*answer.headers, (b"Retry-After", b"0")], steps=answer.steps)
 
 
-async def _error_once(x: _Exchange) -> None:
-    await (_text(x) if x.again else _error(x, b"503 Busy"))
+def _error_frame(chance: random.Random, _: bool) -> Script:
+    error = b'data: {"error":{"message":"overloaded","type":"server_error","code":503}}\n\n'
+    return Script(steps=[*_texts(chance, chance.randrange(0, 10)), Step(0, error)])
 
 
-async def _too_many(x: _Exchange) -> None:
-    await (_tool(x) if x.again else _error(x, b"429 Too Many Requests"))
-
-
-async def _refused(x: _Exchange) -> None:
-    await _error(x, b"400 Bad Request")
-
-
-@_framed
-async def _slow(x: _Exchange) -> None:
-    await x.texts(20, 0.2)
-    await x.send(_delta("stop"), _DONE)
-
-
-@_framed
-async def _error_frame(x: _Exchange) -> None:
-    await x.texts(x.chance.randrange(0, 10), 0.02)
-    await x.send(b'data: {"error":{"message":"overloaded","type":"server_error","code":503}}\n\n')
-
-
-@_framed
-async def _comments(x: _Exchange) -> None:
-    for _ in range(5):
-        await x.send(b": processing\n\n")
-        await trio.sleep(0.1)
-
-
-@_framed
-async def _bytes(x: _Exchange) -> None:
-    """Send one byte a chunk: chunks, frames and words are cut everywhere."""
+def _bytes(*_: object) -> Script:
+    """Return one byte a chunk: chunks, frames and words are cut everywhere."""
     body = b"".join([_delta(role="assistant", content="å"), _delta(content=" word"), _delta("stop"), _DONE])
-    for at in range(len(body)):
-        await x.send(body[at : at + 1])
+    return Script(steps=[Step(0, body[at : at + 1]) for at in range(len(body))])
 
 
-async def _garbage(x: _Exchange) -> None:
-    await x.stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 15\r\n\r\n<html>oh</html>")
+def _garbage(*_: object) -> Script:
+    page = b"<html>oh</html>"
+    headers = [(b"Content-Type", b"text/html"), (b"Content-Length", b"%d" % len(page))]
+    return Script(headers=headers, steps=[Step(0, page)])
 
 
-_KINDS: Final[dict[str, tuple[int, _Act]]] = {
+#: How often each kind is requested, and its script; the flag says whether the same request was made before.
+_KINDS: Final[dict[str, tuple[int, Callable[[random.Random, bool], Script]]]] = {
     "text": (30, _text),
     "tool": (14, _tool),
     "large": (4, _large),
     "reset": (6, _reset),
-    "resetcall": (4, _reset_in_call),
-    "nodone": (5, _no_done),
+    "resetcall": (4, lambda chance, _: Script(steps=[*_call(chance, _CALL[:25]), Step(0, Fault.RESET)])),
+    "nodone": (5, lambda chance, _: Script(steps=_texts(chance, chance.randrange(1, 20)))),
     "close": (4, _close),
     "pause": (4, _pause),
-    "stall": (2, _stall),
-    "silent": (1, _silent),
-    "error": (3, _error),
-    "once": (4, _error_once),
-    "toomany": (4, _too_many),
-    "refused": (2, _refused),
-    "slow": (3, _slow),
+    "stall": (2, lambda chance, _: Script(steps=[*_texts(chance, 3), _SILENCE])),
+    "silent": (1, lambda *_: Script(unanswered=Fault.CUT, head_delay_s=_STALL_S)),
+    "error": (3, lambda *_: _error(500)),
+    "once": (4, lambda chance, again: _text(chance, again) if again else _error(503)),
+    "toomany": (4, lambda chance, again: _tool(chance, again) if again else _error(429)),
+    "refused": (2, lambda *_: _error(400)),
+    "slow": (3, lambda chance, _: Script(steps=[*_texts(chance, 20, 0.2), _END])),
     "frame": (4, _error_frame),
-    "comments": (2, _comments),
+    "comments": (2, lambda *_: Script(steps=[Step(0.1, b": processing\n\n")] * 5)),
     "bytes": (3, _bytes),
     "garbage": (1, _garbage),
 }
@@ -220,6 +137,7 @@ class SoakUpstream:
         self._seed = seed
         #: Models that were requested: each name is used for one request, and again for its next attempts.
         self._seen: set[str] = set()
+        self._upstream = Upstream(self._choose)
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; report the port."""
@@ -231,55 +149,19 @@ class SoakUpstream:
     async def _serve(self, stream: trio.SocketStream) -> None:
         self.open += 1
         try:
-            async with stream:
-                while await self._exchange(stream):
-                    pass
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return
+            await self._upstream.serve(stream)
         finally:
             self.open -= 1
 
-    async def _exchange(self, stream: trio.SocketStream) -> bool:
-        request = await _request(stream)
-        if request is None:
-            return False
-        model: str = request["model"]
-        exchange = _Exchange(stream, random.Random(f"{self._seed} {model}"), model in self._seen)  # noqa: S311
+    def _choose(self, request: Request) -> Script:
+        asked = json.loads(request.body)
+        model: str = asked["model"]
+        again = model in self._seen
         self._seen.add(model)
-        if not request.get("stream"):
-            await stream.send_all(_whole(model))
-            return True
-        await _KINDS[model.split("-")[1]][1](exchange)
-        return exchange.stays
-
-
-async def _request(stream: trio.SocketStream) -> dict[str, Any] | None:
-    seen = b""
-    while (end := seen.find(b"\r\n\r\n")) < 0:
-        data = await stream.receive_some()
-        if not data:
-            return None
-        seen += data
-    head, body = seen[:end].lower(), seen[end + 4 :]
-    length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
-    while len(body) < length:
-        data = await stream.receive_some()
-        if not data:
-            return None
-        body += data
-    assert len(body) == length, "no client pipelines here"
-    asked: dict[str, Any] = json.loads(body)
-    return asked
-
-
-def _delta(finish: str | None = None, **delta: object) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    head = {"id": "chatcmpl-soak", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "soak"}
-    return b"data: %b\n\n" % json.dumps({**head, "choices": [choice]}, ensure_ascii=False).encode()
-
-
-def _whole(model: str) -> bytes:
-    message = {"role": "assistant", "content": f"whole {model}"}
-    answer = {"id": "chatcmpl-soak", "object": "chat.completion", "created": 1, "model": "soak"}
-    body = json.dumps({**answer, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
-    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        self._upstream.seen.clear()
+        if asked.get("stream"):
+            return _KINDS[model.split("-")[1]][1](random.Random(f"{self._seed} {model}"), again)  # noqa: S311
+        message = {"role": "assistant", "content": f"whole {model}"}
+        answer = {"id": "chatcmpl-soak", "object": "chat.completion", "created": 1, "model": "soak"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return json_answer(json.dumps({**answer, "choices": [choice]}).encode())

@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+import trio
+
 from .document import put
 from .proxy_bars import Figures, bars, report, verdicts
 from .proxy_idle import IDLE_KEEPALIVE_S, Idle, descriptors_max, idle
@@ -85,15 +87,13 @@ def _said(party: str, case: str, figures: Run) -> Run:
 
 def _idle(data: Path) -> Idle:
     """Measure idle streams in a new process, without the memory that a flood leaves."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     streams = descriptors_max(hard)
     sys.stderr.write(f"idle: {streams:,} streams\n")
     settings: dict[str, Any] = {"streams_max": streams + _SPARE, "keepalive_s": IDLE_KEEPALIVE_S}
     with quiet_upstream() as quiet, started("wiretape", data, to=quiet.port, **settings) as party:
-        silent = idle(party, streams)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return silent
+        return trio.run(idle, party, streams)
 
 
 def _peak_mb(party: Party) -> float:

@@ -5,6 +5,7 @@ commits, the proxy's the yardstick's cases. The spread between runs of one commi
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -16,7 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from .document import Part, put
+from tests.support.markdown import table
+
+from .document import put
 from .proxy_bars import BEFORE
 from .proxy_parties import CACHE, CASES, Case, Run, run, started, upstream
 
@@ -28,8 +31,6 @@ _TEXT: Final = """
 Written by `python -m tests.bench.against --part {part} COMMIT`: medians of {turns} alternating runs, with
 minimum and maximum in brackets.
 
-| figure | {before} | {now} | ratio | bar | {now} within the spread of {before} |
-| --- | --- | --- | --- | --- | --- |
 """
 _WORK: Final = """
 import gc, json, time
@@ -60,19 +61,17 @@ def main() -> None:
     parser.add_argument("--turns", type=int)
     asked = parser.parse_args()
     turns: int = asked.turns or _TURNS[asked.part]
-    if asked.part == "core":
-        with tempfile.TemporaryDirectory(prefix="wiretape-against-") as folder:
-            before, now = _alternating(Path(folder), asked.commit, turns, _core)
-        rows, broken = _rows(before, now, {})
-        part: Part = "against"
-    else:
-        with tempfile.TemporaryDirectory(prefix="against-", dir=CACHE) as folder, upstream():
-            before, now = _alternating(Path(folder), asked.commit, turns, partial(_proxy, Path(folder)))
-        rows, broken = _rows(before, now, {f"{case}, us of CPU a frame": bar for case, bar in BEFORE.items()})
-        part = "proxy against"
-    sys.stdout.write(rows)
-    commit = _git("rev-parse", "--short", "HEAD").strip()
-    put(part, _TEXT.format(part=asked.part, turns=turns, before=asked.commit, now=commit) + rows)
+    now = _git("rev-parse", "--short", "HEAD").strip()
+    with contextlib.ExitStack() as stack:
+        core = asked.part == "core"
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="against-", dir=None if core else CACHE)))
+        if not core:
+            stack.enter_context(upstream())
+        figures = _alternating(folder, asked.commit, turns, _core if core else partial(_proxy, folder))
+    rows, broken = _rows(*figures, {} if core else {f"{case}, us of CPU a frame": bar for case, bar in BEFORE.items()})
+    head = ["figure", asked.commit, now, "ratio", "bar", f"{now} within the spread of {asked.commit}"]
+    sys.stdout.write(text := table(head, rows))
+    put("against" if core else "proxy against", _TEXT.format(part=asked.part, turns=turns) + text)
     if broken:
         sys.exit("BAR BROKEN: " + "; ".join(broken))
 
@@ -126,16 +125,15 @@ def _proxy(folder: Path, source: Path) -> _Figures:
     }
 
 
-def _rows(before: Sequence[_Figures], now: Sequence[_Figures], bars: _Figures) -> tuple[str, list[str]]:
+def _rows(before: Sequence[_Figures], now: Sequence[_Figures], bars: _Figures) -> tuple[list[Sequence[str]], list[str]]:
     """Return a row for each figure, and the names of those above their bar."""
-    rows, broken = "", list[str]()
+    rows, broken = list[Sequence[str]](), list[str]()
     for name in now[0]:
         old, new = [each[name] for each in before], [each[name] for each in now]
         middle = statistics.median(new)
         ratio, bar = middle / statistics.median(old), bars.get(name)
         where = "within" if min(old) <= middle <= max(old) else "below" if middle < min(old) else "**above**"
-        cells = [name, _range(old), _range(new), f"{ratio:.3f}", f"<= {bar:.2f}" if bar else "", where]
-        rows += f"| {' | '.join(cells)} |\n"
+        rows.append([name, _range(old), _range(new), f"{ratio:.3f}", f"<= {bar:.2f}" if bar else "", where])
         broken += [name] * bool(bar and ratio > bar)
     return rows, broken
 

@@ -1,6 +1,9 @@
-"""What is measured, and the bar that each figure must stay under."""
+"""The measurements of the core and their bars: CPU time in turns, as ratios, by the median; and memory."""
 
+import gc
+import statistics
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -13,10 +16,10 @@ from wiretape.events.wire.sse import Decoder
 
 from . import core
 from .frames import PER_READ, ROLE, ROUND, payloads, reads, stream
-from .measure import Compared, Held, compared, held, seconds
 
 #: CPU of the core as a multiple of `orjson.loads` of the same payload.
 BARS: Final = {"plain": 10.0, "repaired": 20.0}
+_EXTRA: Final = {"plain": b"", "repaired": ROLE}
 
 #: The dearest frame against the cheapest, over streams of different lengths; what is quadratic shows a hundredfold.
 GROWTH_MAX: Final = 2.0
@@ -28,35 +31,43 @@ _TURNS: Final = 15
 _RUN_FRAMES: Final = 20_000
 
 
-class Budget(NamedTuple):
-    """How long it may take; without an end, everything is measured in full."""
+class Compared(NamedTuple):
+    """Medians over all turns; the ratio is that of each turn, so that what slows both cancels out."""
 
-    until: float
-    lengths: tuple[int, ...]
+    work_s: float
+    ratio: float
+    turns: int
+
+
+class Held(NamedTuple):
+    """Bytes that are held after few and after many steps, and the most that one step needs for a moment."""
+
+    early: int
     late: int
+    moment: int
 
-    @staticmethod
-    def of(limit_s: float | None) -> "Budget":
-        """From the seconds that there are; the half of them is for what takes no turns."""
-        if limit_s is None:
-            return Budget(float("inf"), (1_000, 10_000, 100_000, 1_000_000), 1_000_000)
-        return Budget(time.monotonic() + limit_s / 2, (1_000, 10_000, 100_000), 50_000)
+    @property
+    def grown(self) -> int:
+        """Bytes held at the end and not before."""
+        return self.late - self.early
 
 
 class Bench:
-    """Every figure, in one place; each method is one row or one table."""
+    """Every measurement; each method is one row or one table."""
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+    def __init__(self, limit_s: float | None) -> None:
+        """Measure everything in full, or within a time, half of which is for what takes no turns."""
+        self._until = float("inf") if limit_s is None else time.monotonic() + limit_s / 2
+        self._lengths = (1_000, 10_000, 100_000, 1_000_000) if limit_s is None else (1_000, 10_000, 100_000)
+        self._late = 1_000_000 if limit_s is None else 50_000
 
     def frames(self, kind: str, per_read: int = PER_READ) -> Compared:
-        """The core over one kind of frame."""
-        extra = {"plain": b"", "repaired": ROLE}[kind]
-        each, texts = reads(extra, per_read), payloads(extra)
+        """Compare the core with orjson over one kind of frame."""
+        each, texts = reads(_EXTRA[kind], per_read), payloads(_EXTRA[kind])
         return self._compared(lambda: core.live(stream(each, _RUN_FRAMES)), texts * (_RUN_FRAMES // ROUND))
 
     def captured(self) -> Compared | None:
-        """The core over every captured chat stream, each from its beginning to its end."""
+        """Compare them over every captured chat stream, each from its beginning to its end."""
         streams = [list(_frames(capture.body)) for capture in load()]
         if not streams:
             return None
@@ -68,37 +79,62 @@ class Bench:
         return self._compared(lambda: [core.live(each) for each in chunks], texts)
 
     def _compared(self, work: Callable[[], object], texts: Sequence[bytes]) -> Compared:
+        """Take all turns, or fewer, but three, if the time is up first."""
+
         def yardstick() -> None:
             for text in texts:
                 orjson.loads(text)
 
-        result = compared(work, yardstick, _TURNS, self._budget.until)
-        return result._replace(work_s=result.work_s / len(texts), yardstick_s=result.yardstick_s / len(texts))
+        taken: list[tuple[float, float]] = []
+        while len(taken) < _TURNS and (len(taken) < 3 or time.monotonic() < self._until):
+            taken.append((_seconds(work), _seconds(yardstick)))
+        ratio = statistics.median(work_s / yardstick_s for work_s, yardstick_s in taken)
+        return Compared(statistics.median(work_s for work_s, _ in taken) / len(texts), ratio, len(taken))
 
     def lengths(self, kind: str) -> dict[int, float]:
-        """Seconds a frame by the length of the stream; short streams are repeated, and the fastest run counts."""
-        each = reads({"plain": b"", "repaired": ROLE}[kind])
-        return {length: _fastest(each, length) / length for length in self._budget.lengths}
+        """Return seconds a frame by the length of the stream: of the fastest run, short streams being repeated."""
+        each = reads(_EXTRA[kind])
+
+        def fastest(length: int) -> float:
+            repeats = max(2, min(20, 200_000 // length))
+            return min(_seconds(lambda: core.live(stream(each, length))) for _ in range(repeats))
+
+        return {length: fastest(length) / length for length in self._lengths}
 
     def held(self, kind: str) -> Held:
-        """What one stream holds, and what one read needs for a moment."""
-        each = reads({"plain": b"", "repaired": ROLE}[kind])
-        early, late = (frames // PER_READ for frames in (ROUND, self._budget.late))
-
-        def begin() -> Callable[[int], object]:
+        """Return what one stream holds, and what one read needs for a moment."""
+        each = reads(_EXTRA[kind])
+        early, late = (frames // PER_READ for frames in (ROUND, self._late))
+        tracemalloc.start()
+        try:
             live = core.live(islice(stream(each, ROUND), 1))
-            return lambda n: live.read(n + 2, each[n % len(each)])
+            sizes: list[int] = []
+            for first, last in ((0, early), (early, late)):
+                for n in range(first, last):
+                    live.read(n + 2, each[n % len(each)])
+                gc.collect()
+                sizes.append(tracemalloc.get_traced_memory()[0])
+            tracemalloc.reset_peak()
+            live.read(late + 2, each[late % len(each)])
+            return Held(sizes[0], sizes[1], tracemalloc.get_traced_memory()[1] - sizes[1])
+        finally:
+            tracemalloc.stop()
 
-        return held(begin, early, late)
 
-
-def _fastest(each: Sequence[bytes], length: int) -> float:
-    repeats = max(2, min(20, 200_000 // length))
-    return min(seconds(lambda: core.live(stream(each, length))) for _ in range(repeats))
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the CPU time of one run. The core makes no cycles, so the collector has nothing to do."""
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.process_time()
+        work()
+        return time.process_time() - start
+    finally:
+        gc.enable()
 
 
 def _frames(body: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Raw frames, and the payload of each where it is JSON."""
+    """Yield raw frames, and the payload of each that is JSON."""
     decoder = Decoder()
     for frame in [*decoder.feed(body), *decoder.close()]:
         known = frame.payload is not None and parse(frame.payload) is not ABSENT

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from .cases import BARS
+from tests.support.markdown import table
+
+from .cases import BARS, Compared, Held
 from .frames import FRAME_BYTES, PER_READ, ROUND
-from .measure import Compared, Held
 
 Part = Literal["core", "against", "proxy", "proxy against"]
 
@@ -53,21 +54,13 @@ class Figures(NamedTuple):
     held: dict[str, Held]
 
     def growth(self, kind: str) -> float:
-        """The dearest frame against the cheapest."""
+        """Return the cost of the dearest frame as a multiple of the cheapest."""
         costs = self.lengths[kind].values()
         return max(costs) / min(costs)
 
-    def summary(self) -> str:
-        """A line for each kind."""
-        return "\n".join(
-            f"{kind} frames: {self.frames[kind, False].ratio:.1f} times orjson.loads (bar {bar:.0f}), "
-            f"{self.growth(kind):.2f} between lengths, {self.held[kind].late - self.held[kind].early:+} bytes held"
-            for kind, bar in BARS.items()
-        )
-
 
 def put(part: Part, text: str, place: Path = _PLACE) -> None:
-    """Writes one part; the others stay as they are."""
+    """Write one part; the others stay as they are."""
     before = place.read_text(encoding="utf-8") if place.exists() else ""
     texts: dict[Part, str] = {
         each: text if each == part else _found(before, heading) for each, heading in _PARTS.items()
@@ -81,48 +74,33 @@ def _found(document: str, heading: str) -> str:
 
 
 def core(figures: Figures, machine: str) -> str:
-    """The part of the core."""
+    """Return the part of the core."""
+    costs = [
+        (f"{kind}, {'1 frame' if single else f'{PER_READ} frames'} a read", cost, "" if single else f"{BARS[kind]:.0f}")
+        for (kind, single), cost in figures.frames.items()
+    ]
+    if figures.captured is not None:
+        costs.append(("every captured chat stream, whole", figures.captured, ""))
+    frames = [
+        [name, f"{cost.ratio:.1f}", bar, f"{cost.work_s * 1e6:.2f}", f"{1 / cost.work_s:,.0f}"]
+        for name, cost, bar in costs
+    ]
+    lengths = [
+        [kind, *(f"{cost * 1e6:.2f}" for cost in by_length.values()), f"{figures.growth(kind):.2f}"]
+        for kind, by_length in figures.lengths.items()
+    ]
+    held = [
+        [kind, f"{held.early:,}", f"{held.grown:,}", f"{held.moment // PER_READ:,}"]
+        for kind, held in figures.held.items()
+    ]
+    last = [f"{length:,} frames" for length in figures.lengths["plain"]]
+    moment = f"for a moment, a frame of a read of {PER_READ}"
     return _TEXT.format(
         machine=machine,
         turns=figures.frames["plain", False].turns,
         size=FRAME_BYTES,
-        frames=_frames(figures),
-        lengths=_lengths(figures),
+        frames=table(["frames", "times orjson", "bar", "us a frame", "frames a second"], frames),
+        lengths=table(["us a frame", *last, "dearest / cheapest"], lengths),
         early=f"{ROUND:,}",
-        held=_held(figures),
+        held=table(["bytes", f"after {ROUND:,} frames", f"on top after {last[-1][:-7]}", moment], held),
     )
-
-
-def _frames(figures: Figures) -> str:
-    rows = ["| frames | times orjson | bar | us a frame | frames a second |", "| --- | --- | --- | --- | --- |"]
-    for (kind, single), cost in figures.frames.items():
-        bar = "" if single else f"{BARS[kind]:.0f}"
-        rows.append(_row(f"{kind}, {'1 frame' if single else f'{PER_READ} frames'} a read", cost, bar))
-    if figures.captured is not None:
-        rows.append(_row("every captured chat stream, whole", figures.captured, ""))
-    return "\n".join(rows) + "\n"
-
-
-def _row(name: str, cost: Compared, bar: str) -> str:
-    return f"| {name} | {cost.ratio:.1f} | {bar} | {cost.work_s * 1e6:.2f} | {1 / cost.work_s:,.0f} |"
-
-
-def _lengths(figures: Figures) -> str:
-    lengths = list(figures.lengths["plain"])
-    head = " | ".join(f"{length:,} frames" for length in lengths)
-    rows = [f"| us a frame | {head} | dearest / cheapest |", "| --- |" + " --- |" * (len(lengths) + 1)]
-    for kind, costs in figures.lengths.items():
-        cells = " | ".join(f"{costs[length] * 1e6:.2f}" for length in lengths)
-        rows.append(f"| {kind} | {cells} | {figures.growth(kind):.2f} |")
-    return "\n".join(rows) + "\n"
-
-
-def _held(figures: Figures) -> str:
-    last = max(figures.lengths["plain"])
-    rows = [
-        f"| bytes | after {ROUND:,} frames | on top after {last:,} | for a moment, a frame of a read of {PER_READ} |",
-        "| --- | --- | --- | --- |",
-    ]
-    for kind, held in figures.held.items():
-        rows.append(f"| {kind} | {held.early:,} | {held.late - held.early:,} | {held.moment // PER_READ:,} |")
-    return "\n".join(rows) + "\n"

@@ -38,7 +38,7 @@ def main() -> None:
     everything = set(names) == set(_PROXIES) and not asked.case and asked.turns >= _TURNS
     with tempfile.TemporaryDirectory(prefix="tapes-", dir=CACHE) as data:  # on a disk, as users have it
         figures = _measured(names, cases, asked.turns, Path(data))
-    sys.stdout.write(verdicts(figures) + "\n")
+    sys.stdout.write(verdicts(figures))
     if everything:
         machine = f"{os.cpu_count()} CPUs ({platform.python_implementation()} {platform.python_version()})"
         put("proxy", report(figures, asked.turns, machine))

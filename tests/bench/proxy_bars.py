@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from tests.support.markdown import table
+
 from .proxy_idle import Idle
-from .proxy_parties import CASES, Run
+from .proxy_parties import Run
 
 #: CPU a frame as a multiple of the relay's, which reads nothing.
 RELAY: Final = {"paced": 1.2, "flood 1": 0.45, "flood 50": 0.5}
@@ -29,11 +31,6 @@ class Figures(NamedTuple):
     peak_mb: float | None
     idle: Idle | None
 
-    def cpu(self, party: str, case: str) -> float | None:
-        """Return microseconds a frame."""
-        run = self.runs.get((party, case))
-        return run.cpu_us_frame if run else None
-
 
 class Bar(NamedTuple):
     """A promise, and whether it holds."""
@@ -46,24 +43,21 @@ class Bar(NamedTuple):
 
 def bars(figures: Figures) -> list[Bar]:
     """Return every bar that has a figure."""
-    return [*_against(figures), *_latency(figures), *_memory(figures), *_whole(figures)]
+    return [*_against(figures), *_memory(figures), *_whole(figures)]
 
 
 def _against(figures: Figures) -> Iterator[Bar]:
-    for party, limits in (("relay", RELAY), ("floor", FLOOR)):
+    for party, limits in (("relay", RELAY), ("floor", FLOOR), ("litellm", LITELLM)):
         for case, bar in limits.items():
-            ours, theirs = figures.cpu("wiretape", case), figures.cpu(party, case)
-            if ours and theirs:
-                ratio = ours / theirs
-                yield Bar(f"CPU a frame, {case}, against the {party}", f"{ratio:.2f}x", f"<= {bar:.2f}x", ratio <= bar)
-    for case, bar in LITELLM.items():
-        ours, theirs = figures.cpu("wiretape", case), figures.cpu("litellm", case)
-        if ours and theirs:
-            ratio = theirs / ours
-            yield Bar(f"CPU a frame, {case}, cheaper than LiteLLM", f"{ratio:.0f}x", f">= {bar:.0f}x", ratio >= bar)
-
-
-def _latency(figures: Figures) -> Iterator[Bar]:
+            ours, theirs = (figures.runs.get((each, case)) for each in ("wiretape", party))
+            if ours is None or theirs is None:
+                continue
+            if party == "litellm":
+                ratio, what = theirs.cpu_us_frame / ours.cpu_us_frame, f"CPU a frame, {case}, cheaper than LiteLLM"
+                yield Bar(what, f"{ratio:.0f}x", f">= {bar:.0f}x", ratio >= bar)
+            else:
+                ratio, what = ours.cpu_us_frame / theirs.cpu_us_frame, f"CPU a frame, {case}, against the {party}"
+                yield Bar(what, f"{ratio:.2f}x", f"<= {bar:.2f}x", ratio <= bar)
     ours, direct = (figures.runs.get((party, "latency")) for party in ("wiretape", "direct"))
     if ours and direct:
         added = ours.first_byte_ms - direct.first_byte_ms
@@ -99,55 +93,49 @@ _PARTIES: Final = {
     "direct": "the upstream itself",
 }
 
+#: The columns of the costs, with their heads.
+_CASES: Final = {"paced": "paced", "flood 1": "flood 1", "flood 50": "flood 50", "latency": "latency, one at a time"}
+
 _TEXT: Final = """\
 
 Written by `make bench-proxy`: Wiretape with its defaults, a raw relay of twenty lines that reads nothing, and
-the LiteLLM proxy, in one run, in turns, in front of one upstream ([the yardstick](../tests/bench/yardstick/README.md)).
-The floor (tests/bench/floor.py) is the cost of an ASGI server, trio and h11 alone.
-Medians of {turns}. Upstream, proxy and client share {machine}, so compare the CPU time of the proxy's
-process rather than waiting times.
+the LiteLLM proxy, in one run, in turns, in front of one upstream
+([the yardstick](../../tests/bench/yardstick/README.md)). The floor (tests/bench/floor.py) is the cost of an ASGI
+server, trio and h11 alone. Medians of {turns}. Upstream, proxy and client share {machine}, so compare
+the CPU time of the proxy's process rather than waiting times.
 
 ### CPU a frame, and the first byte
 
-| us of CPU a frame | paced | flood 1 | flood 50 | latency, one at a time | first byte p50 | p99 | memory |
-| --- | --- | --- | --- | --- | --- | --- | --- |
 {costs}
-
 Paced: 50 streams, a frame each 10 ms. Flood: 200 streams, 20 at a time, as fast as they go, with 1 or 50 frames in each
 write of the upstream.
 
 ### The bars
 
-| promise | figure | bar | kept |
-| --- | --- | --- | --- |
-{bars}
-"""
+{bars}"""
 
 
 def report(figures: Figures, turns: int, machine: str) -> str:
     """Return the whole part."""
-    rows = [f"| {bar.what} | {bar.figure} | {bar.bar} | {'yes' if bar.holds else '**no**'} |" for bar in bars(figures)]
-    costs = "\n".join(_costs(figures))
-    return _TEXT.format(turns=turns, machine=machine, costs=costs, bars="\n".join(rows))
+    rows = [(bar.what, bar.figure, bar.bar, "yes" if bar.holds else "**no**") for bar in bars(figures)]
+    kept = table(["promise", "figure", "bar", "kept"], rows)
+    return _TEXT.format(turns=turns, machine=machine, costs=_costs(figures), bars=kept)
 
 
 def verdicts(figures: Figures) -> str:
     """Return a line for each party and each bar."""
-    lines = _costs(figures)
-    lines += [f"{'ok  ' if bar.holds else 'FAIL'} {bar.what}: {bar.figure} (bar {bar.bar})" for bar in bars(figures)]
-    return "\n".join(lines)
+    lines = [f"{'ok  ' if bar.holds else 'FAIL'} {bar.what}: {bar.figure} (bar {bar.bar})\n" for bar in bars(figures)]
+    return _costs(figures) + "".join(lines)
 
 
-def _costs(figures: Figures) -> list[str]:
-    rows: list[str] = []
+def _costs(figures: Figures) -> str:
+    rows: list[list[str]] = []
     for party, name in _PARTIES.items():
         ours = {case: run for (who, case), run in figures.runs.items() if who == party}
         if not ours:
             continue
-        cells = [f"{ours[case].cpu_us_frame:.1f}" if case in ours else "" for case in CASES if case != "latency"]
+        cells = [f"{ours[case].cpu_us_frame:.1f}" if case in ours else "" for case in _CASES]
         latency = ours.get("latency")
-        cells.append(f"{latency.cpu_us_frame:.1f}" if latency else "")
         cells += [f"{latency.first_byte_ms:.2f} ms", f"{latency.first_byte_p99_ms:.1f} ms"] if latency else ["", ""]
-        cells.append(f"{max(run.rss_mb for run in ours.values())} MB")
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return rows
+        rows.append([name, *cells, f"{max(run.rss_mb for run in ours.values())} MB"])
+    return table(["us of CPU a frame", *_CASES.values(), "first byte p50", "p99", "memory"], rows)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.real.report import table
 from tests.support.corpus import ABSENT, Stream, load
+from tests.support.markdown import table
 
 from . import openai_node, openai_python
 from .damage import HELPER_RAISES, ROWS, Check, hit

@@ -1,7 +1,8 @@
-"""What scripted providers send, from events: texts and calls in pieces, as the frames of a model."""
+"""Frames of scripted providers, made from events; and our own reader for `hermes.tool.progress`."""
 
+import json
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from wiretape.events.chat.chunk import Envelope, payloads
 from wiretape.events.core.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
@@ -31,3 +32,30 @@ def call(index: int, id_: str, name: str, arguments: str, size: int) -> list[Eve
 def finish(reason: str) -> Event:
     """Return a finish reason."""
     return Finish(n=0, choice=0, reason=reason)
+
+
+def completion(model: str, words: str) -> dict[str, Any]:
+    """Return an answer without a stream."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": words}, "finish_reason": "stop"}
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": model}
+    return {**head, "choices": [choice], "usage": USAGE.counts}
+
+
+class Progress(NamedTuple):
+    """One lifecycle frame of one call."""
+
+    id: str
+    status: str
+    tool: str
+
+
+def progress(stream: bytes) -> list[Progress]:
+    """Return the lifecycle frames of a stream, read without an SDK; fail if one has an unknown form."""
+    seen: list[Progress] = []
+    for block in stream.replace(b"\r\n", b"\n").split(b"\n\n"):
+        fields = [line.partition(b":")[::2] for line in block.split(b"\n") if line]
+        if (b"event", b"hermes.tool.progress") in [(name, value.strip()) for name, value in fields]:
+            said: dict[str, Any] = json.loads(b"".join(value for name, value in fields if name == b"data"))
+            assert said["choices"] == [{"index": 0, "delta": {}, "finish_reason": None}], said
+            seen.append(Progress(said["toolCallId"], said["status"], said["tool"]))
+    return seen

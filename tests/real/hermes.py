@@ -13,14 +13,15 @@ from typing import Any, Final
 import httpx
 import trio
 
+from tests.support.markdown import table
 from wiretape.events.core.model import Event
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 
 from .clients import CLIENTS, question, versions
-from .frames import DONE, USAGE, call, finish, frames, text
+from .frames import DONE, USAGE, call, completion, finish, frames, progress, text
 from .judge import Taped, Tapes
 from .processes import PYTHONS, RUN, WIRETAPE, LineProcess, environment, free_port, wiretape
-from .report import say, table
+from .report import say
 from .servers import hermes
 
 _BEFORE: Final = "Let me look. "
@@ -99,10 +100,7 @@ class Model:
         body: dict[str, Any] = json.loads(request.body)
         found = _SAID.search(json.dumps([one for one in body["messages"] if one["role"] == "user"]))
         if found is None or not body.get("tools") or not body.get("stream"):
-            message = {"role": "assistant", "content": "A title"}
-            envelope = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": "scripted"}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            return json_answer(json.dumps({**envelope, "choices": [choice]}).encode())
+            return json_answer(json.dumps(completion("scripted", "A title")).encode())
         self._asked[found[0]] += 1
         results = any(one["role"] == "tool" for one in body["messages"])
         return _answer(found[1], first=self._asked[found[0]] == 1, results=results)
@@ -309,12 +307,8 @@ async def _read(ready: Stage, scenario: Scenario, number: int) -> list[str]:
     )
     wrong: list[str] = []
     shown: dict[str, list[str]] = {}
-    for block in answer.text.split("\n\n"):
-        if block.startswith("event: hermes.tool.progress\n"):
-            value = json.loads(block.partition("data: ")[2])
-            shown.setdefault(value["toolCallId"], []).append(value["status"])
-            if value["choices"] != [{"index": 0, "delta": {}, "finish_reason": None}]:
-                wrong.append(f"a frame has the choices {value['choices']}")
+    for each in progress(answer.content):
+        shown.setdefault(each.id, []).append(each.status)
     if [*shown.values()] != ([list(scenario.shown)] if scenario.shown else []):
         wrong.append(f"a reader was shown {shown}")
     if answer.status_code == 200 and answer.headers.get("x-hermes-session-key") != "of-this-run":

@@ -1,7 +1,6 @@
 """Record every fixture below fixtures/ again from real upstreams: `python -m tests.real.record_fixtures`."""
 
 import argparse
-import getpass
 import json
 import shutil
 import signal
@@ -9,16 +8,17 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import trio
 
+from tests.support.markdown import table
 from wiretape.replay.sealed.files import load
 
 from .clients import question, versions
@@ -27,22 +27,27 @@ from .hermes import Model
 from .processes import PYTHONS, ROOT, RUN, WIRETAPE, environment, free_port, server
 from .servers import LONG_S, TEXT, Up, aimock, failure, hermes, litellm, llama
 
-Break = Literal["reset", "garbage"]
-
-_RESET: Final = struct.pack("ii", 1, 0)
-_READ_BYTES: Final = 65_536
-
 
 @asynccontextmanager
-async def wire(port: int, way: Break, after: int) -> AsyncGenerator[int]:
+async def wire(port: int, way: str, after: int) -> AsyncGenerator[int]:
     """Relay to this port, and break after this many reads of the upstream."""
 
     async def passed(client: trio.SocketStream) -> None:
+        async def there() -> None:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                async for data in client:
+                    await upstream.send_all(data)
+
         upstream = await trio.open_tcp_stream("127.0.0.1", port)
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async with client, upstream, trio.open_nursery() as nursery:
-                nursery.start_soon(_there, client, upstream)
-                await _back(upstream, client, way, after)
+                nursery.start_soon(there)
+                for _ in range(after):
+                    await client.send_all(await upstream.receive_some())
+                if way == "garbage":
+                    await client.send_all(b"this is no chunk\r\n")
+                else:
+                    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
@@ -50,25 +55,6 @@ async def wire(port: int, way: Break, after: int) -> AsyncGenerator[int]:
         nursery.start_soon(trio.serve_listeners, passed, [listener])
         yield listener.socket.getsockname()[1]
         nursery.cancel_scope.cancel()
-
-
-async def _there(client: trio.SocketStream, upstream: trio.SocketStream) -> None:
-    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-        async for data in client:
-            await upstream.send_all(data)
-
-
-async def _back(upstream: trio.SocketStream, client: trio.SocketStream, way: Break, after: int) -> None:
-    reads = 0
-    async for data in upstream:
-        await client.send_all(data)
-        reads += 1
-        if reads == after:
-            if way == "garbage":
-                await client.send_all(b"this is no chunk\r\n")
-            else:
-                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            return
 
 
 def _answers() -> list[dict[str, Any]]:
@@ -133,6 +119,8 @@ _POLL_S: Final = 0.02
 _CASE_S: Final = 90.0
 #: Frames on the tape, then it is made to fail.
 _FRAMES: Final = 3
+#: After these the upstream is no longer what it was.
+_SPENT: Final = ("kill_upstream", "stop_upstream")
 _PLANTED: Final = [sys.executable, "-m", "tests.real.fixtures.planted"]
 
 
@@ -144,27 +132,31 @@ async def recorded(case: Case, up: Up, number: int) -> str:
     data = RUN / "fixtures-tapes" / case.stem
     shutil.rmtree(data, ignore_errors=True)
     with trio.fail_after(_CASE_S):
-        if case.fault in ("terminate_proxy", "kill_proxy"):
-            await _served(case, up, data, out)
-        else:
-            await _recorded(case, up, data, out)
+        said = await (_served if case.fault in ("terminate_proxy", "kill_proxy") else _recorded)(case, up, data, out)
+    if not out.exists():
+        raise RuntimeError(f"{case.stem}: {said}")
     return str(load(out).streams[-1][-1].keys.get("ending", "live"))
 
 
-async def _recorded(case: Case, up: Up, data: Path, out: Path) -> None:
+async def _recorded(case: Case, up: Up, data: Path, out: Path) -> str:
     port = free_port()
-    async with _upstream(case, up) as upstream, trio.open_nursery() as nursery:
+    async with AsyncExitStack() as stack:
+        upstream = up.port
+        if case.fault in ("reset", "garbage"):
+            # The head comes in a read of its own.
+            upstream = await stack.enter_async_context(wire(up.port, case.fault, _FRAMES + 1))
+        nursery = await stack.enter_async_context(trio.open_nursery())
         command = _PLANTED if case.fault == "planted" else [str(WIRETAPE)]
         command = [*command, "record", "--upstream", f"http://127.0.0.1:{upstream}/v1", "--data", str(data)]
         command += ["--port", str(port), "-o", str(out), *case.options, "--", *_child(case)]
-        if case.fault in ("kill_upstream", "stop_upstream"):
+        if case.fault in _SPENT:
             nursery.start_soon(_fail, data, up, signal.SIGKILL if case.fault == "kill_upstream" else signal.SIGSTOP)
         said = await _run(command, _stdin(case, up, port))
         nursery.cancel_scope.cancel()
-    _must_be(case, out, said)
+    return said
 
 
-async def _served(case: Case, up: Up, data: Path, out: Path) -> None:
+async def _served(case: Case, up: Up, data: Path, out: Path) -> str:
     """Stop or kill a server in place of `record`; after a kill its next start repairs the tape."""
     port = free_port()
     command: list[str | Path] = [WIRETAPE, "serve", "--upstream", up.url, "--data", data, "--port", str(port)]
@@ -172,50 +164,34 @@ async def _served(case: Case, up: Up, data: Path, out: Path) -> None:
     env = environment(OPENAI_BASE_URL=f"http://127.0.0.1:{port}/v1")
     async with server("fixtures-wiretape", command, port, env) as process, trio.open_nursery() as nursery:
         nursery.start_soon(_run, _child(case), _stdin(case, up, port), env)
-        await _frames(data, _FRAMES)
+        await _frames(data)
         process.send_signal(signal.SIGTERM if case.fault == "terminate_proxy" else signal.SIGKILL)
         await process.wait()
     if case.fault == "kill_proxy":
         async with server("fixtures-wiretape", command, port, env):
             while _tapes(data, "live"):  # noqa: ASYNC110 - it listens before it has looked
                 await trio.sleep(_POLL_S)
-    said = await _run([str(WIRETAPE), "seal", *_tapes(data, "2*"), "-o", str(out)], b"")
-    _must_be(case, out, said)
-
-
-def _must_be(case: Case, out: Path, said: str) -> None:
-    if not out.exists():
-        raise RuntimeError(f"{case.stem}: {said}")
+    return await _run([str(WIRETAPE), "seal", *_tapes(data, "2*"), "-o", str(out)], b"")
 
 
 def _tapes(data: Path, folder: str) -> list[str]:
     return sorted(map(str, data.glob(f"{folder}/*.tape")))
 
 
-def _enough(data: Path, least: int) -> bool:
-    return any(Path(path).read_bytes().count(b'"k":"frame"') >= least for path in _tapes(data, "live"))
-
-
-@asynccontextmanager
-async def _upstream(case: Case, up: Up) -> AsyncGenerator[int]:
-    if case.fault in ("reset", "garbage"):
-        # The head comes in a read of its own.
-        async with wire(up.port, "reset" if case.fault == "reset" else "garbage", _FRAMES + 1) as port:
-            yield port
-    else:
-        yield up.port
-
-
 async def _fail(data: Path, up: Up, number: signal.Signals) -> None:
-    await _frames(data, _FRAMES)
+    await _frames(data)
     assert up.process is not None
     up.process.send_signal(number)
 
 
-async def _frames(data: Path, least: int) -> None:
-    """Wait for this many frames on the tape of a running stream."""
-    while not _enough(data, least):  # noqa: ASYNC110 - another process writes it
+async def _frames(data: Path) -> None:
+    """Wait for frames on the tape of a running stream."""
+    while not _enough(data):  # noqa: ASYNC110 - another process writes it
         await trio.sleep(_POLL_S)
+
+
+def _enough(data: Path) -> bool:
+    return any(Path(path).read_bytes().count(b'"k":"frame"') >= _FRAMES for path in _tapes(data, "live"))
 
 
 def _child(case: Case) -> list[str]:
@@ -225,14 +201,10 @@ def _child(case: Case) -> list[str]:
 
 
 def _stdin(case: Case, up: Up, port: int) -> bytes:
-    return b"".join(json.dumps(_question(case, one, up, port)).encode() + b"\n" for one in case.asks)
-
-
-def _question(case: Case, one: Any, up: Up, port: int) -> dict[str, Any]:
-    if not case.driver:
-        return {"key": up.key, **one}
-    fixed = question(f"http://127.0.0.1:{port}/v1", up.key, "", "How is the weather in Paris?", retries=0, turns=2)
-    return {**fixed, **one}
+    fixed: dict[str, Any] = {"key": up.key}
+    if case.driver:
+        fixed = question(f"http://127.0.0.1:{port}/v1", up.key, "", "How is the weather in Paris?", retries=0, turns=2)
+    return b"".join(json.dumps({**fixed, **one}).encode() + b"\n" for one in case.asks)
 
 
 async def _run(command: Sequence[str], stdin: bytes, env: dict[str, str] | None = None) -> str:
@@ -242,13 +214,15 @@ async def _run(command: Sequence[str], stdin: bytes, env: dict[str, str] | None 
     return f"{done.returncode}: {done.stderr.decode(errors='replace')[-500:]}"
 
 
-_BYTES_MAX: Final = 100_000
 _BEGIN: Final = "<!-- recorded: begin -->"
 _END: Final = "<!-- recorded: end -->"
-#: A shorter one is found in any id.
-_NAME_CHARS_MIN: Final = 5
-#: After these the upstream is no longer what it was.
-_SPENT: Final = ("kill_upstream", "stop_upstream")
+_PACKAGES: Final = {
+    "aimock": "@copilotkit/aimock (npm)",
+    "litellm": "litellm",
+    "llama": "llama-cpp-python",
+    "hermes": "hermes-agent",
+    "nobody": "none",
+}
 
 
 async def _record(cases: Sequence[Case]) -> list[str]:
@@ -258,7 +232,10 @@ async def _record(cases: Sequence[Case]) -> list[str]:
         async with STARTS[upstream]() as up:
             for case in group:
                 for number in range(1, case.times + 1):
-                    ending = await _tried(case, up, number)
+                    try:
+                        ending = await recorded(case, up, number)
+                    except (RuntimeError, trio.TooSlowError, OSError) as error:
+                        ending = repr(error)
                     sys.stdout.write(f"{case.stem}.{number}: {ending}\n")
                     sys.stdout.flush()
                     if ending != case.ending:
@@ -268,52 +245,16 @@ async def _record(cases: Sequence[Case]) -> list[str]:
     return wrong
 
 
-async def _tried(case: Case, up: Up, number: int) -> str:
-    """Record one case; return its ending, or what went wrong."""
-    try:
-        return await recorded(case, up, number)
-    except (RuntimeError, trio.TooSlowError, OSError) as error:
-        return repr(error)
-
-
-def traces(data: bytes) -> list[str]:
-    """Return names of this machine that a tape contains."""
-    names = {name for name in (getpass.getuser(), socket.gethostname()) if len(name) >= _NAME_CHARS_MIN}
-    words = {str(ROOT), str(Path.home()), "/tmp/", "/home/", "/Users/", *names}  # noqa: S108 - looked for
-    return sorted(word for word in words if word.encode() in data)
-
-
-def _looked_over(paths: Sequence[Path]) -> Iterator[str]:
-    for path in paths:
-        data = path.read_bytes()
-        if len(data) > _BYTES_MAX:
-            yield f"{path.name}: {len(data)} bytes"
-        if told := traces(data):
-            yield f"{path.name}: tells {told}"
-
-
 def _origin(cases: Sequence[Case]) -> str:
     """Return the table."""
-    known = _versions()
-    day = time.strftime("%Y-%m-%d", time.gmtime())
+    known, day = versions(), time.strftime("%Y-%m-%d", time.gmtime())
+    upstreams = {name: f"{package} {known.get(package, '')}".strip() for name, package in _PACKAGES.items()}
     rows = [
-        f"| `{case.stem}.{number}.tape` | {case.says} | {case.ending} | {known[case.upstream]} | {day} |"
+        (f"`{case.stem}.{number}.tape`", case.says, case.ending, upstreams[case.upstream], day)
         for case in cases
         for number in range(1, case.times + 1)
     ]
-    head = "| file | what | ending of the last stream | upstream | recorded |"
-    return "\n".join([_BEGIN, head, "|---|---|---|---|---|", *rows, _END])
-
-
-def _versions() -> dict[str, str]:
-    there = versions()
-    names = {
-        "aimock": "@copilotkit/aimock (npm)",
-        "litellm": "litellm",
-        "llama": "llama-cpp-python",
-        "hermes": "hermes-agent",
-    }
-    return {name: f"{package} {there.get(package, '')}".strip() for name, package in names.items()} | {"nobody": "none"}
+    return f"{_BEGIN}\n{table(['file', 'what', 'ending of the last stream', 'upstream', 'recorded'], rows)}{_END}"
 
 
 def main() -> int:
@@ -325,7 +266,6 @@ def main() -> int:
     RUN.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     wrong = trio.run(_record, cases)
-    wrong += _looked_over(sorted(path for case in cases for path in FOLDER.glob(f"{case.stem}.*.tape")))
     if len(cases) == len(CASES):
         place = FOLDER / "ORIGIN.md"
         text = place.read_text(encoding="utf-8")

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.support.markdown import table
+
 from .clients import CLIENTS, SCENARIOS, versions
 from .judge import Outcome
 from .servers import UPSTREAMS
@@ -135,9 +137,3 @@ def _versions() -> Iterable[tuple[str, str]]:
     known = versions()
     peers = ["@copilotkit/aimock (npm)", "litellm", "llama-cpp-python", *(client.package for client in CLIENTS)]
     return [(name, known[name]) for name in dict.fromkeys(peers)]
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)

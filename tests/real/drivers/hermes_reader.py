@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from ..matrix.progress import progress
+from ..frames import progress
 from .lines import converse, serve, tool_of, turn
 
 

@@ -9,9 +9,11 @@ from typing import Final
 
 import trio
 
+from tests.support.markdown import table
+
 from ..clients import versions
 from ..processes import RUN
-from ..report import say, table
+from ..report import say
 from . import cutting, living
 from .cutting import REQUESTS_MAX, judge
 from .running import run, stage, taped

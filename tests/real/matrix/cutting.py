@@ -2,11 +2,12 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..report import table
+from tests.support.markdown import table
+
 from .script import DIRECT, ENDINGS, PEERS, WAYS, Found
 
 #: For one user turn.
@@ -124,35 +125,29 @@ def document(found: Sequence[Found]) -> str:
     defects = [each for each in found if judge(each).defect]
     known = [each for each in found if judge(each).known]
     return _TEXT.format(
-        counts=counts(found),
+        counts=table(
+            ["of the cells", *_HEADS.values()],
+            [[name, *map(count, _by_way(found))] for name, count in _COUNTS.items()],
+        ),
         sections="\n".join(_section(ending, found) for ending in ENDINGS),
         defects=_listed("What does not hold", defects, found),
         known=_listed("The known exceptions, with the direct result", known, found),
     )
 
 
-def counts(found: Sequence[Found]) -> str:
-    """Return how often each fault happened in each way."""
-    rows = [
-        ("cells", [len(each) for each in _by_way(found)]),
-        ("a tool ran with missing or altered arguments", [sum(bool(f.ran) for f in each) for each in _by_way(found)]),
-        ("success reported", [sum("success" in "; ".join(judge(f).faults) for f in each) for each in _by_way(found)]),
-        ("no end", [sum(judge(f).word == "no end" for f in each) for each in _by_way(found)]),
-        (
-            f"more than {REQUESTS_MAX} requests of a client",
-            [sum(f.requests > REQUESTS_MAX for f in each) for each in _by_way(found)],
-        ),
-        ("most requests of a client", [max((f.requests for f in each), default=0) for each in _by_way(found)]),
-        (
-            f"more than {REQUESTS_MAX} requests at the provider",
-            [sum(f.asked > REQUESTS_MAX for f in each) for each in _by_way(found)],
-        ),
-        (
-            "most requests at the provider",
-            [max((f.asked for f in each), default=0) for each in _by_way(found)],
-        ),
-    ]
-    return table(["of the cells", *_HEADS.values()], [[name, *numbers] for name, numbers in rows])
+#: What is counted of the cells of one way.
+_COUNTS: Final[Mapping[str, Callable[[Sequence[Found]], int]]] = {
+    "cells": len,
+    "a tool ran with missing or altered arguments": lambda cells: sum(bool(each.ran) for each in cells),
+    "success reported": lambda cells: sum("success" in "; ".join(judge(each).faults) for each in cells),
+    "no end": lambda cells: sum(judge(each).word == "no end" for each in cells),
+    f"more than {REQUESTS_MAX} requests of a client": lambda cells: sum(each.requests > REQUESTS_MAX for each in cells),
+    "most requests of a client": lambda cells: max((each.requests for each in cells), default=0),
+    f"more than {REQUESTS_MAX} requests at the provider": lambda cells: sum(
+        each.asked > REQUESTS_MAX for each in cells
+    ),
+    "most requests at the provider": lambda cells: max((each.asked for each in cells), default=0),
+}
 
 
 def _by_way(found: Sequence[Found]) -> list[list[Found]]:

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from tests.support.markdown import table
+
+from ..frames import Progress, progress
 from ..judge import plain
-from ..report import table
-from .progress import Progress, progress
-from .script import DIRECT, LIFECYCLE_WAYS, PEERS, READER, TURNS, Found, arguments_of
+from .script import DIRECT, LIFECYCLE_WAYS, PEERS, READER, TURNS, Found, Peer, arguments_of
 
 _TEXT = """\
 ## The life of a tool call
@@ -21,15 +22,23 @@ exactly `running`, then `completed`, under one id for each call. {reader} is suc
 {defects}"""
 
 
-def faults(direct: Found, through: Found) -> Iterator[str]:
-    """Yield what is wrong with a conversation."""
+class Faults(NamedTuple):
+    """What is wrong with a conversation: it differs from the direct one, or its calls were shown otherwise."""
+
+    differs: list[str]
+    shown: list[str]
+
+
+def faults(direct: Found, through: Found) -> Faults:
+    """Return what is wrong with a conversation."""
+    differs: list[str] = []
     if _held(direct.result) != _held(through.result):
-        yield f"another result than direct: {json.dumps(_held(through.result), ensure_ascii=False)[:300]}"
+        differs.append(f"another result than direct: {json.dumps(_held(through.result), ensure_ascii=False)[:300]}")
     calls = 2 if through.cell.model.cut == "two" else 1
     for way, found in (("direct", direct), ("through", through)):
         if sorted(map(_said, found.ran)) != sorted(_due(found.cell.model.tool, index) for index in range(calls)):
-            yield f"{way}, the tool ran with {found.ran}"
-    yield from _shown(through, calls)
+            differs.append(f"{way}, the tool ran with {found.ran}")
+    return Faults(differs, list(_shown(through, calls)))
 
 
 def _shown(through: Found, calls: int) -> Iterator[str]:
@@ -66,41 +75,39 @@ def _due(tool: str, index: int) -> str:
     return command.removeprefix("./record ") if command else json.dumps(arguments, sort_keys=True)
 
 
-def _pairs(found: Sequence[Found]) -> Iterator[tuple[Found, Found]]:
+def _judged(found: Sequence[Found]) -> dict[tuple[Peer, str, str], Faults]:
+    """Return the faults of each conversation through Wiretape."""
     direct = {(each.cell.peer, each.cell.model.cut): each for each in found if each.cell.way == DIRECT}
-    for each in found:
-        if each.cell.way != DIRECT:
-            yield direct[each.cell.peer, each.cell.model.cut], each
+    return {
+        (each.cell.peer, each.cell.model.cut, each.cell.way): faults(direct[each.cell.peer, each.cell.model.cut], each)
+        for each in found
+        if each.cell.way != DIRECT
+    }
 
 
 def summary(found: Sequence[Found]) -> tuple[str, bool]:
     """Return the faults and one line, and whether there are none."""
-    pairs = list(_pairs(found))
+    judged = _judged(found)
     wrong = [
-        f"{each.cell.peer.name} | {each.cell.model.cut} | {each.cell.way} | {'; '.join(said)}\n"
-        for direct, each in pairs
-        if (said := list(faults(direct, each)))
+        f"{peer.name} | {turns} | {way} | {'; '.join(each.differs + each.shown)}\n"
+        for (peer, turns, way), each in judged.items()
+        if any(each)
     ]
-    return f"{''.join(wrong)}lifecycle matrix: {len(pairs)} conversations, {len(wrong)} do not hold", not wrong
+    return f"{''.join(wrong)}lifecycle matrix: {len(judged)} conversations, {len(wrong)} do not hold", not wrong
 
 
 def document(found: Sequence[Found]) -> str:
     """Return the chapter."""
-    judged = {
-        (each.cell.peer, each.cell.model.cut, each.cell.way): list(faults(direct, each))
-        for direct, each in _pairs(found)
-    }
+    judged = _judged(found)
     columns = [(turns, way) for turns in TURNS for way in LIFECYCLE_WAYS]
-    heads = [
-        f"{says}, {'default' if way == 'error' else f'`{way}`'}" for says in TURNS.values() for way in LIFECYCLE_WAYS
-    ]
+    heads = [f"{TURNS[turns]}, {'default' if way == 'error' else f'`{way}`'}" for turns, way in columns]
     rows = [
         [peer.name, *(_word(judged.get((peer, turns, way))) for turns, way in columns)] for peer in (*PEERS, READER)
     ]
     wrong = [
-        [peer.name, TURNS[turns], f"`{way}`", "; ".join(each).replace("|", "\\|")]
+        [peer.name, TURNS[turns], f"`{way}`", "; ".join(each.differs + each.shown).replace("|", "\\|")]
         for (peer, turns, way), each in judged.items()
-        if each
+        if any(each)
     ]
     listed = table(["client", "conversation", "way", "what is wrong"], wrong)
     return _TEXT.format(
@@ -110,13 +117,7 @@ def document(found: Sequence[Found]) -> str:
     )
 
 
-def _word(found: list[str] | None) -> str:
+def _word(found: Faults | None) -> str:
     if found is None:
         return "-"
-    shown = (
-        "shown"
-        if not any(each.startswith(("shown", "the reader")) or "were shown" in each for each in found)
-        else "**not shown**"
-    )
-    same = "same" if not any(each.startswith("another") or "the tool ran" in each for each in found) else "**differs**"
-    return f"{same}, {shown}"
+    return f"{'**differs**' if found.differs else 'same'}, {'**not shown**' if found.shown else 'shown'}"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import trio
 
-from wiretape.events.emit import Emitter
+from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
 from wiretape.replay.playback.server import listening
 
@@ -126,16 +126,7 @@ def taped(found: Sequence[Found], folder: Path) -> list[Found]:
     """Return each result with its streams, after Wiretape has stopped."""
     streams: defaultdict[str, list[bytes]] = defaultdict(list)
     for path in sorted(folder.rglob("*.tape"), key=lambda path: path.name):  # an id begins with its time
-        model, emitted = _read(path)
-        streams[model].append(emitted)
+        records = Reader().feed(path.read_bytes())
+        models = [record.keys.get("facts", {}).get("model", "") for record in records if record.kind == "request"]
+        streams[models[-1] if models else ""].append(emit(records))
     return [each if each.cell.way == DIRECT else replace(each, streams=streams[each.cell.model.name]) for each in found]
-
-
-def _read(path: Path) -> tuple[str, bytes]:
-    emitter, model = Emitter(), ""
-    emitted: list[bytes] = []
-    for record in Reader().feed(path.read_bytes()):
-        emitted += emitter.feed(record)
-        if record.kind == "request":
-            model = str(record.keys.get("facts", {}).get("model", ""))
-    return model, b"".join(emitted)

@@ -15,7 +15,7 @@ from wiretape.events.core.model import Event
 from wiretape.replay.playback.script import Fault, Request, Script, Step, json_answer
 
 from ..clients import CLIENTS, KEY, Client, question
-from ..frames import DONE, USAGE, call, finish, frames, text
+from ..frames import DONE, USAGE, call, completion, finish, frames, text
 from ..processes import NODE, NODE_MODULES, OPENCODE, PYTHONS, ROOT
 
 #: The text before the call, and after its result.
@@ -154,9 +154,7 @@ def _whole(body: Mapping[str, Any], frames: Sequence[bytes]) -> bytes:
     """Return the same text without a stream; nothing is called there, because a complete call proves nothing."""
     chunks = [json.loads(frame[6:]) for frame in frames if frame.startswith(b'data: {"id"')]
     words = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
-    choice = {"index": 0, "message": {"role": "assistant", "content": words}, "finish_reason": "stop"}
-    whole = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": body["model"]}
-    return json.dumps({**whole, "choices": [choice], "usage": USAGE.counts}, ensure_ascii=False).encode()
+    return json.dumps(completion(body["model"], words), ensure_ascii=False).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,7 @@ class Repair:
     def rest(self, n: int, data: bytes) -> list[Step]:
         """Read the bytes after the last frame: a last `[DONE]` counts (Q106), so does an unframed answer (Q93)."""
         self._last_n = n
-        steps = self.flush(n)
+        steps = self.flush()
         payload = parse_block(data, first=True).payload
         if payload is not None and payload.strip(b" ") == _TERMINATOR:
             return [*steps, Step(n, (Terminator(n=n),), Out(n, raw=DONE, repair="framing"))]
@@ -100,10 +100,10 @@ class Repair:
         whole = any(has(choice, "message") for choice in as_list(answer.get("choices")))
         if self._choices.started or not wanted or not whole:
             return [_foreign(n, "not_a_stream")]
-        return [_foreign(n, "synthesised"), *self._instead(n, "synthesised", answer), *self.flush(n)]
+        return [_foreign(n, "synthesised"), *self._instead(n, "synthesised", answer), *self.flush()]
 
-    def flush(self, n: int) -> list[Step]:  # noqa: ARG002 - the last frame is what it belongs to
-        """Return what waited for another frame."""
+    def flush(self) -> list[Step]:
+        """Return what waited for another frame; it belongs to the last one."""
         return [*self._release(), *self._held_text(self._last_n)]
 
     def supply(self, n: int) -> list[Step]:

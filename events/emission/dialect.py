@@ -79,7 +79,7 @@ class Reader(Protocol):
         """Read a whole answer that came where a stream was due."""
         ...
 
-    def flush(self, n: int) -> Sequence[Step]:
+    def flush(self) -> Sequence[Step]:
         """Return what waited for another frame, since none follows."""
         ...
 

@@ -154,8 +154,8 @@ class Engine:
         self._settled = False  # `ending` has read all that came
         #: The frames that `ending` found, when it was called before the `end` record.
         self._last: list[bytes] = []
-        self._body: list[bytes] = []
-        self._body_bytes_left, self._body_n = BODY_BYTES_MAX, 0
+        self._body: list[Record] = []
+        self._body_bytes_left = BODY_BYTES_MAX
         self._cards.begin()
         answered = self._cards.answered
         context = Context(self._facts, self._settings, self._stream_id, self._created, self.wire, self.ledger, answered)
@@ -205,12 +205,14 @@ class Engine:
                 self._take(self._reader.rest(n, raw or b""))
             case "body":
                 self._fresh = False
-                self._body_n, part = n, raw or b""
+                part = raw or b""
                 if not self._facts.stream:
                     self._send(Out(n, raw=part), bounded=False)
                 self._body_bytes_left -= len(part)
-                if self._body_bytes_left >= 0:
-                    self._body.append(part)
+                if self._body_bytes_left < 0:
+                    self._body.clear()
+                else:
+                    self._body.append(record)
             case _:
                 pass
 
@@ -297,7 +299,7 @@ class Engine:
     def _discard(self, repair: str) -> None:
         """Enter in the ledger that no client will see what came so far."""
         lost = [*self._waiting, *(held.out for held in self._held), *self._writer.tail()]
-        lost += [step.out for step in self._reader.flush(self._body_n) if step.out is not None]
+        lost += [step.out for step in self._reader.flush() if step.out is not None]
         self._waiting.clear()
         came = {out.n: out.came for out in lost if out.came is not None}
         for n in sorted({out.n for out in lost}):
@@ -456,7 +458,7 @@ class Engine:
 
     def _settle(self) -> None:
         """Read what waited for more bytes: none follow."""
-        self._take(self._reader.flush(self._body_n))
+        self._take(self._reader.flush())
         if self._facts.stream:
             self._read_body()
         else:  # the client has the answer itself, not a stream
@@ -468,7 +470,7 @@ class Engine:
         self._last += self._taken()
 
     def _read_body(self) -> None:
-        body = b"".join(self._body) if self._body_bytes_left >= 0 else b""
-        self._body.clear()
+        parts, self._body = self._body, []
+        body = b"".join(part.raw or b"" for part in parts)
         if body and not self._closed:
-            self._take(self._reader.body(self._body_n, body))
+            self._take(self._reader.body(parts[-1].n, body))

@@ -189,6 +189,7 @@ SECOND: Final[dict[str, tuple[list[str], int | None, int | None]]] = {
     "scalars open nothing": (["1", "{}"], None, None),
     "scalars and then a second": (["1", "{}", "{}"], 2, 0),
     "nothing": ([""], None, None),
+    "an end before the beginning": (["}{}"], None, None),
 }
 
 

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 REASONS: Final = Path(__file__).with_name("survivors.toml")
 
@@ -75,13 +75,14 @@ def rate(results: list[Result]) -> float:
 
 def document(results: list[Result]) -> str:
     """Return the text of docs/internals/mutants.md."""
-    reasons: dict[str, dict[str, dict[str, str]]] = tomllib.loads(REASONS.read_text(encoding="utf-8"))
+    reasons: dict[str, dict[str, Any]] = tomllib.loads(REASONS.read_text(encoding="utf-8"))
+    general = reasons.pop("*")
     rows = [result.row() for result in results]
     rows.append(_row("all", sum(result.mutants for result in results), results, ""))
     parts = [HEAD, "\n".join(rows), "\n", SURVIVORS]
     for result in results:
         known = reasons.get(result.module, {})
-        lines = dict.fromkeys(_survivor(one, known.get(one.text, {})) for one in result.survivors)
+        lines = dict.fromkeys(_survivor(one, general | known.get(one.text, {})) for one in result.survivors)
         parts += [
             f"\n### `events/{result.module}.py`\n\n| line | became | why no test fails |\n|---|---|---|\n",
             *lines,

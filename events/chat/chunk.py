@@ -22,6 +22,7 @@ from ..emission.frames import Edit, Out
 
 __all__ = [
     "CALLS",
+    "CHOICES",
     "CHUNK",
     "DONE",
     "LEGACY_CALL",
@@ -41,6 +42,7 @@ __all__ = [
 
 #: The finish of an answer that calls tools.
 CALLS: Final = "tool_calls"
+CHOICES: Final = "choices"
 CHUNK: Final = "chat.completion.chunk"
 DONE: Final = b"data: [DONE]\n\n"
 PROGRESS_EVENT: Final = b"hermes.tool.progress"

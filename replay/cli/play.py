@@ -45,7 +45,8 @@ def _replay(
     with one_line_errors():
         import trio
 
-        from ..faults.faults import FaultError, Faults
+        from ..faults.faults import Faults
+        from ..faults.places import FaultError
         from ..playback.script import Speed
         from ..serving.serving import Serving, load_deck
 
@@ -114,7 +115,7 @@ def _cut(
         from wiretape.events.core.errors import TapeError
 
         from ..faults.cutting import cut
-        from ..faults.faults import FaultError
+        from ..faults.places import FaultError
         from ..sealed.files import read
 
         try:

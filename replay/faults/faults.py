@@ -9,26 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from wiretape.events.core.errors import WiretapeError
-from wiretape.events.core.json_text import ABSENT, as_object, dumps, parse
-from wiretape.events.wire.sse import Decoder
+from wiretape.events.core.json_text import dumps
 
-from ..normalize.dialect_words import (
-    Dialect,
-    call_pieces,
-    dialect_of,
-    error_frame,
-    finishes,
-    has_text,
-    shortened,
-    terminates,
-    without_finish,
-)
 from ..playback.script import Fault, Script, Step, cut_at, json_answer, spliced
+from .places import FaultError, Place, Places, error_frame, place_of, without_finish
 
-__all__ = ["KINDS", "PLACES", "FaultError", "Faults", "Overlay", "overlay"]
+__all__ = ["KINDS", "Faults", "Overlay", "overlay"]
 
 #: Returns the script with the fault in it; None if the response does not have the place.
 _Apply = Callable[[Script], Script | None]
@@ -50,22 +38,10 @@ _VALUES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 KINDS: Final = (*_ENDS, "error", *_FRAMES, *_VALUES)
-#: Places by what follows the colon: nothing, a number, a number that is 1 if it is left out, or a name.
-_BARE: Final = ("start", "end", "finish", "done")
-_NUMBERED: Final = ("frame", "byte")
-_COUNTED: Final = ("char", "text")
-PLACES: Final = (*_BARE, *_NUMBERED, *_COUNTED, "tool")
 _FAULT: Final = re.compile(r"([a-z]+)(?:@([^=]*))?(?:=(.*))?", re.DOTALL)
-_PLACE: Final = re.compile(r"([a-z]+)(?:_call)?(?::(.*?))?(?:\+(\d{1,9}))?")
 _STATUS: Final = re.compile(r"([2-5]\d\d)(?:/(\d{1,6}))?")
-#: The first byte of a character of several bytes.
-_LEAD: Final = re.compile(rb"[\xc2-\xf4](?=[\x80-\xbf])")
 #: Longer than any client waits.
 _SLOW_S_MAX: Final = 86_400.0
-
-
-class FaultError(WiretapeError):
-    """A fault that cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +108,7 @@ def _is_answer(recorded: Script, script: Script) -> bool:
     ends = [(each.unanswered, each.status, each.fault) for each in (recorded, script)]
     if ends[0] != ends[1]:
         return False
-    before, after = _Places(recorded.body), _Places(script.body)
+    before, after = Places(recorded.body), Places(script.body)
     if not before.frames:
         return len(after.body) >= len(before.body)
     ended = [bool(each.first("finish") or each.first("done")) for each in (before, after)]
@@ -186,7 +162,7 @@ def _at_place(kind: str, place: str | None, value: str | None) -> _Apply:
     words = _FRAMES.get(kind, ())
     if not place:
         raise FaultError(f"{kind} takes a place, as in {kind}@{words[0] if words else 'frame:3'}")
-    at = _Place("usage") if place == "usage" and "usage" in words else _place_of(place)
+    at = Place("usage") if place == "usage" and "usage" in words else place_of(place)
     if words and (at.word not in words or at.further):
         raise FaultError(f"{kind} takes a frame: {', '.join(words).replace('frame', 'frame:N')}")
     match kind:
@@ -219,145 +195,20 @@ def _attempt(word: str) -> _Apply | None:
     return _status(word)
 
 
-class _Place(NamedTuple):
-    """A parsed place."""
-
-    word: str
-    number: int = 0
-    name: str = ""
-    #: Bytes, or characters of arguments, further on.
-    further: int = 0
-
-
-def _place_of(text: str) -> _Place:
-    """Parse a place; raise FaultError."""
-    found = _PLACE.fullmatch(text)
-    if found is None or found[1] not in PLACES:
-        raise FaultError(f"{text!r} is not a place: {', '.join(PLACES)} (as in frame:3, byte:120, tool:write_file)")
-    word, value, further = found[1], found[2], int(found[3] or 0)
-    if further and word not in ("frame", "tool"):
-        raise FaultError(f"{text!r}: only frame and tool take +N")
-    if word in _BARE:
-        if value is not None:
-            raise FaultError(f"{text!r}: {word} takes no value")
-        return _Place(word)
-    if word == "tool":
-        if not value:
-            raise FaultError(f"{text!r}: tool takes a name, as in tool:write_file, or tool:*")
-        return _Place(word, name=value, further=further or 1)
-    value = "1" if value is None and word in _COUNTED else value
-    if value is None or not re.fullmatch(r"\d{1,12}", value) or (word in _COUNTED and int(value) == 0):
-        raise FaultError(f"{text!r}: {word} takes a number, as in {word}:3")
-    return _Place(word, int(value), further=further)
-
-
-# -- places -----------------------------------------------------------------------------------------------------------
-
-
-class _PlacedFrame(NamedTuple):
-    """One frame and its position in the body."""
-
-    start: int
-    end: int
-    payload: bytes | None
-    value: Any
-    event: bytes
-
-    def with_value(self, value: Any) -> bytes:
-        """Return the frame with another value."""
-        head = b"event: %b\n" % self.event if self.event else b""
-        return b"%bdata: %b\n\n" % (head, dumps(value))
-
-
-class _Places:
-    """The places of one body in any dialect. What is not an event stream has only bytes and characters."""
-
-    def __init__(self, body: bytes) -> None:
-        self.body = body
-        self.frames: list[_PlacedFrame] = []
-        start, decoder = 0, Decoder()
-        for frame in [*decoder.feed(body), *decoder.close()]:
-            end = start + len(frame.raw)
-            value = ABSENT if frame.payload is None else parse(frame.payload)
-            self.frames.append(_PlacedFrame(start, end, frame.payload, value, frame.event))
-            start = end
-        self.dialect: Dialect = dialect_of(frame.value for frame in self.frames)
-
-    def point(self, place: _Place) -> tuple[int, bytes] | None:
-        """Return how many bytes precede a place, and the shortened frame that follows them; None if it is absent."""
-        number, ends = place.number, [0, *(frame.end for frame in self.frames)]
-        found: int | None = None
-        match place.word:
-            case "start":
-                found = 0
-            case "end":
-                found = len(self.body)
-            case "byte":
-                found = number
-            case "char":
-                leads = [lead.end() for lead in _LEAD.finditer(self.body)]
-                found = leads[number - 1] if number <= len(leads) else None
-            case "frame":
-                found = ends[number] + place.further if number < len(ends) else None
-            case "text":
-                texts = [frame.end for frame in self.frames if has_text(self.dialect, frame.value)]
-                found = texts[number - 1] if number <= len(texts) else None
-            case "tool":
-                return self._in_arguments(place)
-            case _:
-                frame = self.first(place.word)
-                found = frame.start if frame is not None else None
-        return None if found is None or found > len(self.body) else (found, b"")
-
-    def frame(self, place: _Place) -> _PlacedFrame | None:
-        """Return the frame that a place names."""
-        if place.word != "frame":
-            return self.first(place.word)
-        return self.frames[place.number - 1] if 1 <= place.number <= len(self.frames) else None
-
-    def first(self, word: str) -> _PlacedFrame | None:
-        """Return the first frame with the usage or the finish reason, or that ends the protocol."""
-        for frame in self.frames:
-            if (
-                (word == "usage" and as_object(frame.value).get("usage"))
-                or (word == "finish" and finishes(self.dialect, frame.value))
-                or (word == "done" and terminates(self.dialect, frame.value, frame.payload))
-            ):
-                return frame
-        return None
-
-    def _in_arguments(self, place: _Place) -> tuple[int, bytes] | None:
-        """Return the place after so many characters of one call's arguments."""
-        names: dict[Any, str] = {}
-        wanted: Any = ABSENT
-        left = place.further
-        for frame in self.frames:
-            for piece in call_pieces(self.dialect, frame.value):
-                names[piece.call] = names.get(piece.call, "") + piece.name
-                if wanted is ABSENT and piece.text and place.name in ("*", names[piece.call]):
-                    wanted = piece.call
-                if piece.call != wanted:
-                    continue
-                if len(piece.text) >= left:
-                    return frame.start, frame.with_value(shortened(self.dialect, frame.value, piece, left))
-                left -= len(piece.text)
-        return None
-
-
 # -- applying ---------------------------------------------------------------------------------------------------------
 
 
-def _ended(script: Script, place: _Place, fault: Fault | None) -> Script | None:
+def _ended(script: Script, place: Place, fault: Fault | None) -> Script | None:
     if script.unanswered is not None:
         return None
     if place.word == "start" and fault is not None:  # not even a head
         return replace(script, unanswered=fault)
-    point = _Places(script.body).point(place)
+    point = Places(script.body).point(place)
     return None if point is None else cut_at(script, *point, fault)
 
 
-def _with_error(script: Script, place: _Place, message: str) -> Script | None:
-    places = _Places(script.body)
+def _with_error(script: Script, place: Place, message: str) -> Script | None:
+    places = Places(script.body)
     point = places.point(place) if script.unanswered is None and places.dialect else None
     if point is None:
         return None
@@ -368,8 +219,8 @@ def _with_error(script: Script, place: _Place, message: str) -> Script | None:
     return spliced(replace(cut, steps=[*cut.steps, Step(0.0, frame)]), [])
 
 
-def _without_frame(script: Script, place: _Place) -> Script | None:
-    places = _Places(script.body)
+def _without_frame(script: Script, place: Place) -> Script | None:
+    places = Places(script.body)
     frame = places.frame(place)
     if frame is None:
         return None
@@ -377,9 +228,9 @@ def _without_frame(script: Script, place: _Place) -> Script | None:
     return spliced(script, [(frame.start, frame.end, b"" if left is None else frame.with_value(left))])
 
 
-def _with_frame_twice(script: Script, place: _Place) -> Script | None:
+def _with_frame_twice(script: Script, place: Place) -> Script | None:
     body = script.body
-    frame = _Places(body).frame(place)
+    frame = Places(body).frame(place)
     if frame is None:
         return None
     last = frame.end - 1  # the copy arrives with the last byte of the frame
@@ -391,7 +242,7 @@ def _rechunked(script: Script, value: str) -> Script | None:
     body = script.body
     if not body:
         return None
-    by_frame = [frame.end for frame in _Places(body).frames] if value == "frame" else []
+    by_frame = [frame.end for frame in Places(body).frames] if value == "frame" else []
     ends = range(int(value), len(body), int(value)) if value.isdigit() else by_frame
     old = [(delay_s, len(what)) for delay_s, what in script.steps if isinstance(what, bytes)]
     times, sizes = (list(accumulate(column)) for column in zip(*old, strict=True))

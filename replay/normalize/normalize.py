@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from wiretape.events.chat.chunk import CHOICES
 from wiretape.events.core.json_text import as_list, dumps, is_object
 from wiretape.events.tape.record import Record
 
 from ..sealed.texts import Change, Scalar, Text, edited, texts
-from .dialect_words import CHAT_MEMBER
 
 __all__ = ["normalise"]
 
@@ -97,7 +97,7 @@ def _changes(text: Text, names: _Names) -> Iterator[Change]:
         return
     known = _is_known(text.value)
     if text.kind == "rest":
-        known = any(scalar.path[:1] == (CHAT_MEMBER,) for scalar in text.scalars) or bool(_CUT_PAYLOAD.search(json))
+        known = any(scalar.path[:1] == (CHOICES,) for scalar in text.scalars) or bool(_CUT_PAYLOAD.search(json))
     for scalar in text.scalars:
         token = json[scalar.start : scalar.end]
         new = _renamed(scalar, token, names, known=None if text.kind in ("request", "upload") else known)
@@ -111,7 +111,7 @@ def _is_known(value: Any) -> bool:
         return False
     kind = value.get("type")
     known = isinstance(kind, str) and kind.startswith(("response.", "message", "content_block", "ping", "error"))
-    return known or CHAT_MEMBER in value or value.get("object") == "response"
+    return known or CHOICES in value or value.get("object") == "response"
 
 
 def _renamed(scalar: Scalar, token: bytes, names: _Names, *, known: bool | None) -> bytes | None:

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal
 import pytest
 
 from ..faults.cutting import Prefix
-from ..faults.faults import FaultError, Faults
+from ..faults.faults import Faults
+from ..faults.places import FaultError
 from ..matching.match import How
 from ..playback.script import INSTANT, Speed
 

@@ -22,7 +22,8 @@ from ..cli.recording import base_urls
 from ..compare.compare import compare, ending_of, verdict
 from ..compare.verify import compare_shapes
 from ..faults.cutting import Prefix, Unit, prefixes_of
-from ..faults.faults import FaultError, Faults
+from ..faults.faults import Faults
+from ..faults.places import FaultError
 from ..matching.match import ComparedRequest, blank, request_of
 from ..playback.script import Request, Script
 from ..playback.transport import TapeTransport

@@ -374,7 +374,7 @@ def _is_free(name: str, value: str) -> bool:
 
 #: Other places of a value: its vendor, what decides, and a pattern with the name as its first group and the value as
 #: its last one.
-_PLACES: Final[tuple[tuple[str, Callable[[str, str], bool], str], ...]] = (
+_PLACES: Final[Sequence[tuple[str, Callable[[str, str], bool], str]]] = (
     (
         "bearer",
         lambda _, value: _LIKELY_VALUE.fullmatch(value) is not None,
@@ -387,7 +387,7 @@ _PLACES: Final[tuple[tuple[str, Callable[[str, str], bool], str], ...]] = (
     ),
     (
         "cookie",
-        lambda *_: True,
+        lambda _, __: True,
         (
             r"(?<![A-Za-z0-9])(?i:cookie):\s{0,3}((?:[\w.-]{1,64}=[^\s;\"'<>\\]{0,5};\s?){0,50}"
             r"[\w.-]{1,64}=[^\s;\"'<>\\]{6,4096}(?:;\s?[^\s;\"'<>\\]{1,4096}){0,50})"
@@ -416,7 +416,7 @@ _PLACES: Final[tuple[tuple[str, Callable[[str, str], bool], str], ...]] = (
     ),
     (  # the password of a URL, also with characters that should have been escaped, unless a port follows the colon
         "password",
-        lambda *_: True,
+        lambda _, __: True,
         (
             r"[A-Za-z][A-Za-z0-9+.-]{1,20}://(?:[^\s:/?#@\"'\[\]<>]*:([^\s/?#@\"'<>\[\]]{3,}(?:@[^\s/?#@\"'<>\[\]]{0,256}){0,8})"
             r"|[^\s:/?#@.\"'\[\]<>]*:(?!\d{1,5}[/?#]|(?i:port)\b|[$%{])([^\s\"'<>\[\]]{3,256}))"
@@ -424,24 +424,23 @@ _PLACES: Final[tuple[tuple[str, Callable[[str, str], bool], str], ...]] = (
         ),
     ),
 )
-_PLACED: Final = tuple((vendor, decides, re.compile(pattern)) for vendor, decides, pattern in _PLACES)
 
 
 def _named(text: str) -> Iterator[Hit]:
     """Yield every secret that a name next to it or its place reveals."""
-    for vendor, is_secret, pattern in _PLACED:
-        for match in pattern.finditer(text):
+    for vendor, is_secret, pattern in _PLACES:
+        for match in re.finditer(pattern, text):
             group = match.lastindex or 0
             if not _is_harmless(match[group]) and is_secret(match[1], match[group]):
                 yield Hit(*match.span(group), vendor, match[group])
     for match in _ASSIGNED.finditer(text):
-        group = "quoted" if match["quote"] else "bare"
-        name, value, is_member = match["name"], match[group], bool(match["end"] and match["quote"])
+        form = "quoted" if match["quote"] else "bare"
+        name, value, is_member = match["name"], match[form], bool(match["end"] and match["quote"])
         if value.isdigit() and not is_member:  # as a number in JSON it must stay one
             if is_secret_number(name, value):
-                yield Hit(*match.span(group), "digits" if match["end"] else "secret", value)
+                yield Hit(*match.span(form), "digits" if match["end"] else "secret", value)
         elif _is_secret_value(name, value) if is_member else _is_assigned(name, value, match):
-            yield Hit(*match.span(group), "secret", value)
+            yield Hit(*match.span(form), "secret", value)
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------
@@ -555,11 +554,6 @@ def _leaf(text: str, name: str) -> Iterable[Hit]:
         if not (len(hits) == 1 and hits[0].start <= start and hits[0].end == len(text)):
             return [Hit(start, len(text), hits[0].vendor if hits else "secret", text[start:])]
     return hits
-
-
-def _is_quoted(text: str, hit: Hit) -> bool:
-    """Return whether a hit is all of the text between two quotes."""
-    return hit.start > 0 and text[hit.start - 1] in "\"'" and text[hit.end : hit.end + 1] == text[hit.start - 1]
 
 
 def _plain(text: str) -> Iterator[Hit]:

@@ -24,7 +24,7 @@ READ_ONLY = frozenset({"MappingProxyType", "frozenset", "tuple"})
 READ_ONLY_TYPES = ("Final[Mapping[", "Final[Sequence[", "Final[Set[", "Final[Collection[", "Final[Iterable[")
 
 DIALECTS = ("events/chat/", "events/responses/", "events/messages/")
-SPEAKERS = (*DIALECTS, "replay/normalize/dialect_words.py")
+SPEAKERS = (*DIALECTS, "replay/faults/places.py")
 """Recordings are cut in the words of their dialect, so one module of replay/ knows those of all three."""
 
 VENDOR_WORDS = ("choices", "tool_calls", "content_block_delta")

@@ -10,7 +10,7 @@ from tests.replay.made import sealed, stream
 from tests.support.tapes import records_of, text
 from wiretape.events.core.errors import TapeError
 from wiretape.replay.faults.cutting import CutEnding, cut, prefixes_of
-from wiretape.replay.faults.faults import FaultError
+from wiretape.replay.faults.places import FaultError
 from wiretape.replay.playback.script import ORIGINAL, Fault, event_stream, script_of
 from wiretape.replay.sealed.files import parse
 

@@ -11,7 +11,8 @@ import pytest
 from tests.replay.dialects import ANSWERS, chat
 from wiretape.events.core.json_text import as_object, parse
 from wiretape.events.wire.sse import Decoder
-from wiretape.replay.faults.faults import KINDS, PLACES, FaultError, Faults, overlay
+from wiretape.replay.faults.faults import KINDS, Faults, overlay
+from wiretape.replay.faults.places import PLACES, FaultError
 from wiretape.replay.playback.script import Fault, Script, Step, event_stream, json_answer
 
 DIALECTS = tuple(ANSWERS)

@@ -6,7 +6,7 @@ names of tools, settings of one word, and in schemas the names and types. A body
 
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -54,10 +54,10 @@ _SETTINGS: Final = frozenset(
 )  # fmt: skip
 _ID: Final = re.compile(r"(?:^|_)ids?$|[a-z]Ids?$")
 _OF_A_PERSON: Final = re.compile(r"(?i)user|customer|person|account|client|external")
-_CALLS: Final = frozenset(
-    {"call", "custom", "function", "functionCall", "functionResponse", "function_call", "function_response", "tool"}
-)
-_CALL_TYPE: Final = re.compile(r".*(?:_call|_call_output|_use|_approval_request)|function|tool")
+#: Members that hold the name of a tool next to its input ...
+_CALLS: Final = frozenset({"custom", "function", "functionCall", "functionResponse", "function_call"})
+#: ... and lists whose elements are calls, if they have a name at all.
+_LISTS_OF_CALLS: Final = frozenset({"content", "input"})
 
 #: Returns the secrets of a text, as written in it. Called for each string of a recording; streamed ones are joined.
 Detector = Callable[[str], Iterable[str]]
@@ -136,24 +136,19 @@ def _text(raw: bytes) -> str:
 
 
 def _of_json(text: Text) -> Iterator[Words]:
-    strings: list[tuple[int, int, Path, str]] = []
-    kinds: dict[Path, list[str]] = {}  # type and role of each object
     for scalar in text.scalars:
-        if scalar.sort == "string":
-            token = text.json[scalar.start : scalar.end]
-            value = parse(token)
-            said = value if isinstance(value, str) else _text(token)
-            strings.append((scalar.start, scalar.end, scalar.path, said))
-            if scalar.path and scalar.path[-1] in ("type", "role"):
-                kinds.setdefault(scalar.path[:-1], []).append(said)
-    for start, end, path, said in strings:
-        if _is_words(path, said, kinds):
-            yield Words(
-                text.place(start), text.place(end), path, said, "arguments" if path[-1:] == ("arguments",) else "json"
-            )
+        token = text.json[scalar.start : scalar.end]
+        if scalar.sort == "string" and _is_words(path := scalar.path, said := _said(token)):
+            form: Literal["json", "arguments"] = "arguments" if path[-1:] == ("arguments",) else "json"
+            yield Words(text.place(scalar.start), text.place(scalar.end), path, said, form)
 
 
-def _is_words(path: Path, said: str, kinds: Mapping[Path, list[str]]) -> bool:
+def _said(token: bytes) -> str:
+    value = parse(token)
+    return value if isinstance(value, str) else _text(token)
+
+
+def _is_words(path: Path, said: str) -> bool:
     names = [step for step in path if isinstance(step, str)]
     if _TOKEN.fullmatch(said) is None or not names:
         return True
@@ -163,7 +158,7 @@ def _is_words(path: Path, said: str, kinds: Mapping[Path, list[str]]) -> bool:
     if not of_tools and (names[0] == "metadata" or not _FREE.isdisjoint(names[1:])):
         return True
     if last == "name" and not of_tools:  # of a tool, or of a person
-        return _CALLS.isdisjoint(path[-2:-1]) and not any(map(_CALL_TYPE.fullmatch, kinds.get(path[:-1], [])))
+        return _CALLS.isdisjoint(path[-2:-1]) and _LISTS_OF_CALLS.isdisjoint(path[-3:-2])
     is_id = _ID.search(last) is not None and _OF_A_PERSON.search(last) is None
     is_setting = last in _SETTINGS and (of_tools or len(names) <= 2)
     return not (last in _KIND or last == "name" or is_setting or is_id)

@@ -50,7 +50,7 @@ ASKED: Final[Mapping[str, Any]] = MappingProxyType(
                         {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"city":"Ulm"}'}}
                     ],
                 },
-                {"role": "tool", "name": "f", "tool_call_id": "call_1", "content": "Ulm is sunny"},
+                {"role": "tool", "tool_call_id": "call_1", "content": "Ulm is sunny"},
             ],
         },
         "responses": {

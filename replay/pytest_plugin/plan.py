@@ -246,27 +246,10 @@ def _run_of(item: pytest.Item) -> str:
 
 
 def unused(tests: Iterable[tuple[Path, Sequence[Path]]]) -> list[Path]:
-    """Return the tapes that none of these tests uses, each given with its module, and that no other test may use.
-
-    A tape may be judged if its module was collected or no longer exists. A file outside a module's folder may belong to
-    any module next to it, so all of them must be collected.
-    """
-    modules: set[Path] = set()
+    """Return the tapes next to the modules of these tests that none of them uses."""
     used: set[Path] = set()
+    folders: set[Path] = set()
     for module, files in tests:
-        modules.add(module)
+        folders.add(module.parent / _FOLDER)
         used.update(file.resolve() for file in files)
-
-    def is_judged(folder: Path, file: Path) -> bool:
-        first, *rest = file.relative_to(folder / _FOLDER).parts
-        module = folder / f"{first}.py"
-        if rest and module.exists():
-            return module in modules
-        return all(each in modules for each in folder.glob("test_*.py"))
-
-    return sorted(
-        file
-        for folder in {module.parent for module in modules}
-        for file in (folder / _FOLDER).rglob("*.tape")
-        if file.resolve() not in used and is_judged(folder, file)
-    )
+    return sorted(file for folder in folders for file in folder.rglob("*.tape") if file.resolve() not in used)

@@ -32,8 +32,6 @@ __all__ = [
     "pytest_generate_tests",
     "pytest_runtest_call",
     "pytest_runtest_makereport",
-    "pytest_sessionfinish",
-    "pytest_testnodedown",
     "pytest_unconfigure",
     "tape",
 ]
@@ -61,26 +59,36 @@ class _State:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        #: The tapes that belong to no test, if the run checks that.
-        self.unused: list[str] = []
-        #: All tests with a tape, also those that are deselected.
+        #: All tests, also those that are deselected.
         self.collected: list[pytest.Item] = []
         self.sharing: Sharing | None = None
         self.thread: Thread | None = None
         self.numbers = count(1)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Add a failing test if a run of whole folders has unused tapes; last, because plugins expect functions."""
+        whole = all((config.invocation_params.dir / argument).is_dir() for argument in config.args)
+        if whole and (config.getoption("tape_check_unused") or config.getini("tape_check_unused")):
+            from .plan import files_of, unused
+
+            if files := unused((item.path, files_of(item) if _asks(item) else ()) for item in self.collected):
+                check: _Unused = _Unused.from_parent(session, name="unused tapes")  # pyright: ignore[reportUnknownMemberType] - untyped
+                check.files = files
+                items.append(check)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect notes, also from the workers of xdist, whose reports arrive as JSON."""
         self.notes += getattr(report, "tape_notes", [])
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print what was recorded and which tapes are unused."""
-        if self.notes or self.unused:
+        """Print what was recorded."""
+        if self.notes:
             terminalreporter.section("tapes")
         for note in self.notes:
             terminalreporter.line(note)
-        for file in self.unused:
-            terminalreporter.line(f"belongs to no test: {file}", red=True)
 
 
 class _Hooks:
@@ -185,34 +193,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Look at all tests, before any of them is deselected."""
-    state = config.stash[_STATE]
-    state.collected = [item for item in items if _asks(item)]
-    checks = config.getoption("tape_check_unused") or config.getini("tape_check_unused")
-    if checks and not any("::" in argument for argument in config.args):  # asking for single tests hides the others
-        from .plan import files_of, unused
+    config.stash[_STATE].collected = [*items]
 
-        state.unused = [*map(str, unused((item.path, files_of(item) if _asks(item) else ()) for item in items))]
+
+class _Unused(pytest.Item):
+    """A test that fails because no other test uses some tapes."""
+
+    files: Sequence[Path]
+
+    def runtest(self) -> None:
+        pytest.fail("\n".join(f"belongs to no test: {file}" for file in self.files), pytrace=False)
 
 
 def _asks(item: pytest.Item) -> bool:
     return isinstance(item, pytest.Function) and "tape" in item.fixturenames
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Report unused tapes to the controller of xdist, or fail the run."""
-    unused = session.config.stash[_STATE].unused
-    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["tape_unused"] = unused
-    elif unused and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take the result of a worker of xdist. Each of them collects all tests."""
-    state = node.config.stash[_STATE]
-    state.unused = getattr(node, "workeroutput", {}).get("tape_unused", state.unused)
 
 
 # -- the fixture ------------------------------------------------------------------------------------------------------
@@ -231,7 +225,7 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     state = config.stash[_STATE]
     state.thread = state.thread or Thread()
     if state.sharing is None:
-        state.sharing = Sharing(state.collected, [each for each in request.session.items if _asks(each)])
+        state.sharing = Sharing(filter(_asks, state.collected), [*filter(_asks, request.session.items)])
     options = {name: _option(config, name) for name in _SETTINGS}
     plan = plan_of(item, _mode(config), options, getattr(request, "param", None))
     if plan.keeps and state.sharing.follows(item):

@@ -9,7 +9,7 @@ import typer
 
 from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG, FailedError, announce, one_line_errors
 
-from .output import refuse_folder, write_whole
+from .seal import refuse_folder
 
 if TYPE_CHECKING:
     from ..serving.serving import Serving
@@ -116,7 +116,7 @@ def _cut(
 
         from ..faults.cutting import cut
         from ..faults.places import FaultError
-        from ..sealed.files import read
+        from ..sealed.files import read, write_whole
 
         try:
             made = cut(read(tape), after, ending, stream=stream, name=tape.name)

@@ -16,7 +16,6 @@ import typer
 
 from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, ConfigFile, FailedError, loaded_from, one_line_errors
 
-from .output import write_whole
 from .seal import DetectorName, load_detector
 
 if TYPE_CHECKING:
@@ -163,6 +162,7 @@ def _run(config: "Config", command: Sequence[str]) -> tuple[int, Mapping[str, in
 def _seal(streams: "Sequence[Sequence[Record]]", out: Path, rules: "Rules") -> None:
     from ..redaction.plain_text import unreadable
     from ..seal import seal
+    from ..sealed.files import write_whole
 
     sealed = seal(streams, rules)
     for one in unreadable(streams):

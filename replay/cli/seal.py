@@ -23,8 +23,6 @@ from wiretape.proxy.cli.common import (
     root_of,
 )
 
-from .output import refuse_folder, write_whole
-
 if TYPE_CHECKING:
     from collections import Counter
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from ..seal import Rules
     from ..sealed.files import Recording
 
-__all__ = ["FORMAT_NAMES", "DetectorName", "app", "load_detector"]
+__all__ = ["FORMAT_NAMES", "DetectorName", "app", "load_detector", "refuse_folder"]
 
 app = typer.Typer()
 
@@ -82,6 +80,7 @@ def _seal(
     with one_line_errors():
         from ..redaction.user_rules import Redaction, is_path
         from ..seal import Rules
+        from ..sealed.files import write_whole
 
         paths = tuple(redact_path or ())
         if wrong := [path for path in paths if not is_path(path)]:
@@ -108,6 +107,12 @@ def _report(out: Path, sealed: bytes, *, as_json: bool) -> None:
     changes = "exact" if header["exact"] else " and ".join(done) or "not exact"
     plural = "s" if header["streams"] != 1 else ""
     typer.echo(f"{out}: {header['streams']} stream{plural}, {len(sealed)} bytes, {changes}")
+
+
+def refuse_folder(out: Path) -> None:
+    """Raise `FailedError` if no file can be written there, before any work is done for it."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise FailedError(f"{out}: {'is a folder' if out.is_dir() else 'its folder does not exist'}", BAD_USAGE)
 
 
 def load_detector(name: str | None) -> "Detector | None":
@@ -228,6 +233,7 @@ def _import(
 
         from ..formats.table import read
         from ..seal import EXACT, seal
+        from ..sealed.files import write_whole
 
         try:
             name, outcome = read(file.read_bytes(), format_)
@@ -270,7 +276,7 @@ def _export(
         from ..formats.har import to_har
         from ..formats.streams import to_sse
         from ..formats.table import EXPORTS
-        from ..sealed.files import load
+        from ..sealed.files import load, write_whole
 
         header, streams = load(tape)
         if stream is not None:

@@ -22,8 +22,7 @@ from ..matching.json_diff import Change, changes, first_difference, plain, short
 from ..normalize.normalize import normalise
 from ..playback.script import attempts_of, head_of
 from ..redaction.plain_text import headers_on, opened
-from ..sealed.files import Recording, lines_of, read
-from ..sealed.files import parse as parse_tape
+from ..sealed.files import lines_of, load, read
 
 __all__ = [
     "LEVELS",
@@ -433,19 +432,9 @@ def tapes_in(folder: Path) -> list[Path]:
 
 
 def _compare_files(name: str, a: Path, b: Path, level: Level) -> Compared:
-    (mine, lines_a), (other, lines_b) = _read(a), _read(b)
-    found = compare(mine.streams, other.streams, level)
+    mine, other = (load(path, verify=False).streams for path in (a, b))  # the streams themselves are compared
+    found = compare(mine, other, level)
     differences = list(islice(found, _DIFFERENCES_MAX))
     if verdict(differences) < 2:  # the rest of a long list can still change the verdict
         differences += islice((difference for difference in found if difference.breaking), 1)
-    return Compared(name, differences, lines_a, lines_b)
-
-
-def _read(path: Path) -> tuple[Recording, _Lines]:
-    """Read a tape without verifying its summary: the stream itself is compared."""
-    try:
-        data = read(path)
-        recording = parse_tape(data, verify=False)
-    except TapeError as error:
-        raise TapeError(f"{path}: {error}") from error
-    return recording, lines_of(data, recording.streams)
+    return Compared(name, differences, lines_of(read(a), mine), lines_of(read(b), other))

@@ -11,7 +11,7 @@ from wiretape.events.emit import events
 from wiretape.events.tape.record import NO_KEYS, Record
 
 from ..matching.json_diff import changes, shortened
-from ..sealed.files import Recording, read
+from ..sealed.files import Recording, read, write_whole
 from ..sealed.files import parse as read_tape
 from ..sealed.sealed import MARK, encode, expected
 from .compare import Difference, of_change, tapes_in
@@ -96,8 +96,5 @@ def _check_file(path: Path, *, write: bool) -> RecheckedFile:
         return RecheckedFile(path, sealed, 0, len(data), (), str(error))
     written = write and sealed and bool(differences)
     if written:
-        new = encode(recording.header, recording.streams)
-        unfinished = path.with_name(path.name + ".new")
-        unfinished.write_bytes(new)
-        unfinished.replace(path)
+        write_whole(path, encode(recording.header, recording.streams))
     return RecheckedFile(path, sealed, len(recording.streams), len(data), differences, "", written)

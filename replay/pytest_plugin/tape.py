@@ -17,7 +17,6 @@ from wiretape.events.core.model import Event
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Route, Target
 
-from ..cli.output import write_whole
 from ..cli.recording import base_urls
 from ..compare.compare import compare, ending_of, verdict
 from ..compare.verify import compare_shapes
@@ -29,7 +28,7 @@ from ..playback.script import Request, Script
 from ..playback.transport import TapeTransport
 from ..redaction.user_rules import Detector, Redaction
 from ..seal import Rules, seal
-from ..sealed.files import Recording, age_of, parse
+from ..sealed.files import Recording, age_of, parse, write_whole
 from ..serving.serving import Fold, Outcome, Sent, Serving, deck_of
 from .plan import Named, Plan, named_faults
 from .thread import Proxy, Streams, Thread, stripped

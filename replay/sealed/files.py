@@ -1,4 +1,4 @@
-"""Read a recording from a file of either form
+"""Read a recording from a file of either form, and write a file whole or not at all.
 
 Earlier versions could move long lines of a sealed tape to files of their own: `weather.tape.blobs/<sha256>`, with
 `{"blob":"<sha256>","as":"b64","k":"answer"}` in their place. Such tapes are read; without its file a line is refused.
@@ -6,10 +6,13 @@ Earlier versions could move long lines of a sealed tape to files of their own: `
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from stat import S_IMODE
+from tempfile import mkstemp
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core import json_text
@@ -20,7 +23,19 @@ from wiretape.events.tape.tape import Reader
 
 from .sealed import BLOB, MARK, decode, spoilt
 
-__all__ = ["Age", "Recording", "age_of", "folder_of", "lines_of", "load", "parse", "read", "together", "with_lf"]
+__all__ = [
+    "Age",
+    "Recording",
+    "age_of",
+    "folder_of",
+    "lines_of",
+    "load",
+    "parse",
+    "read",
+    "together",
+    "with_lf",
+    "write_whole",
+]
 
 _BLOB_LINE: Final = re.compile(rb'\{"blob":"([0-9a-f]{64})","as":"(data|raw|b64)",("k":.*)\}', re.DOTALL)
 
@@ -99,6 +114,31 @@ def lines_of(data: bytes, streams: Sequence[Sequence[Record]]) -> list[Mapping[i
     if not data.startswith(MARK):
         return [{record.n: record.n + 1 for record in records} for records in streams]
     return [dict(enumerate(places)) for places in decode(data, verify=False).lines]
+
+
+def write_whole(out: Path, data: bytes) -> None:
+    """Replace a file, following links and keeping permissions; write pipes and devices directly."""
+    target = out.resolve()
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
+        return
+    mode = target.stat().st_mode if target.exists() else None
+    handle, name = mkstemp(prefix=".", suffix=".new", dir=target.parent)
+    unfinished = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        unfinished.chmod(S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """Return the umask, which cannot be read without setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 # -- blobs ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from tests.replay.test_compare import TEXT, recorded
 from wiretape.proxy.cli.common import BAD_USAGE, FailedError
 from wiretape.proxy.cli.main import app
-from wiretape.replay.cli.output import write_whole
+from wiretape.replay.sealed.files import write_whole
 from wiretape.replay.sealed.sealed import encode
 
 

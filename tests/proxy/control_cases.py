@@ -1,14 +1,12 @@
-"""The control app after the access rules, over plain ASGI and a store in memory."""
+"""The control app after the access rules, over the real connection class and a store in memory."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from urllib.parse import unquote
-
-import trio
 
 from tests.proxy.store_cases import CREATED
+from tests.support.http import Client, asking, request
 from wiretape.events.core.json_text import parse
 from wiretape.proxy.api.control import control_app
 from wiretape.proxy.api.metrics import Metrics
@@ -89,78 +87,20 @@ class House:
 
     async def get(self, path: str, *, key: str = "mine", method: str = "GET", **headers: str) -> Answered:
         """Return the complete response to a request; header names have `_` for `-`."""
-        async with self.asking(path, key=key, method=method, **headers) as asked:
-            parts = [part async for part in asked.body()]
-            return Answered(asked.status, asked.headers, b"".join(parts))
+        async with self.asking(path, key=key, method=method, **headers) as client:
+            answer = await client.response(method=method)
+            return Answered(answer.status, {n.decode(): v.decode() for n, v in answer.headers}, answer.body)
 
     @asynccontextmanager
     async def asking(
         self, path: str, *, key: str = "mine", method: str = "GET", **headers: str
-    ) -> "AsyncGenerator[_Asked]":
-        """Send a request and read its response in pieces; leaving the block disconnects."""
-        sent = [(b"host", b"localhost")]
-        sent += [(name.replace("_", "-").lower().encode(), value.encode()) for name, value in headers.items()]
-        if key:
-            sent.append((b"authorization", b"Bearer " + key.encode()))
-        raw_path, _, query = path.partition("?")
-        scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.1"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": unquote(raw_path),
-            "raw_path": raw_path.encode(),
-            "query_string": query.encode(),
-            "root_path": "",
-            "headers": sent,
-            "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 8787),
-            "extensions": {},
-        }
-        asked = _Asked()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(cast(Callable[..., Any], self.app), scope, asked.receive, asked.send)
-            await asked.started.wait()
-            yield asked
-            asked.gone.set()
-
-
-class _Asked:
-    def __init__(self) -> None:
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.started = trio.Event()
-        self.gone = trio.Event()
-        self._parts, self._out = trio.open_memory_channel[bytes](0)
-        self._begun = False
-
-    async def receive(self) -> dict[str, Any]:
-        if not self._begun:
-            self._begun = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: dict[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            self.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
-            self.started.set()
-            return
-        if message["body"]:
-            await self._parts.send(message["body"])
-        if not message.get("more_body"):
-            await self._parts.aclose()
-
-    async def take(self) -> bytes:
-        """Return the next piece."""
-        return await self._out.receive()
-
-    async def body(self) -> AsyncGenerator[bytes]:
-        """Yield the remaining pieces."""
-        async for part in self._out:
-            yield part
+    ) -> AsyncGenerator[Client]:
+        """Send a request; leaving the block disconnects."""
+        lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        lines += [f"Authorization: Bearer {key}"] if key else []
+        async with asking(self.app, request(method, path, *lines)) as client:
+            yield client
+            client.close()
 
 
 @asynccontextmanager

@@ -316,13 +316,14 @@ async def test_tape_failure_is_reported_to_its_follower() -> None:
             home = House(store)
             *begun, _ = mine()
             await put(store, "s1", begun[:-1])
-            async with home.asking("/wiretape/streams/s1/events") as asked:
-                await asked.take()
+            async with home.asking("/wiretape/streams/s1/events") as client:
+                answer = await client.response(until=lambda so_far: bool(so_far.pieces))
                 broken.set()
                 await store.append("s1", begun[-1])
-                rest = b"".join([part async for part in asked.body()])
-    assert rest.endswith(b"\n\n")
-    last = rest[rest.rindex(b"event: ") :]
+                while await client.more(answer):
+                    pass
+    assert answer.body.endswith(b"\n\n")
+    last = answer.body[answer.body.rindex(b"event: ") :]
     assert last.startswith(b'event: wiretape.error\ndata: {"error":{"code":"tape_broken"')
 
 

@@ -66,7 +66,7 @@ async def test_cut_after_delivery_is_reported_and_not_completed(
     ending: str,
     autojump_clock: MockClock,
 ) -> None:
-    peer = Peer(*frames, *([partial] if partial else []), head=head, end=end, every_s=1)
+    peer = Peer(*frames, partial, head=head, end=end, every_s=1)
     async with faulty(peer, settings=Settings(on_partial=mode)) as home:
         answered = await home.ask()
         if tool and mode == "warn":  # nothing was shown yet, so it was asked again
@@ -87,7 +87,7 @@ async def test_cut_after_delivery_is_reported_and_not_completed(
 async def test_cut_held_call_after_text_is_explained_in_the_text(
     mode: Any, end: End, head: bytes, partial: bytes, ending: str, autojump_clock: MockClock
 ) -> None:
-    peer = Peer(role(), text("so: "), *HALF_CALL[1:], *([partial] if partial else []), head=head, end=end, every_s=1)
+    peer = Peer(role(), text("so: "), *HALF_CALL[1:], partial, head=head, end=end, every_s=1)
     async with faulty(peer) as home:
         answered = await home.ask(ASKED, "X-Wiretape-On-Partial: warn")
         await judged(home, answered, ending, came=peer.body)
@@ -100,7 +100,7 @@ async def test_held_call_that_no_attempt_completes_is_reported_in_the_stream(
     mode: Any, end: End, head: bytes, partial: bytes, ending: str, autojump_clock: MockClock
 ) -> None:
     """An HTTP error would say nothing of the call, and clients ask again after one: seven times, or for ever."""
-    peer = Peer(*HALF_CALL, *([partial] if partial else []), head=head, end=end, every_s=1)
+    peer = Peer(*HALF_CALL, partial, head=head, end=end, every_s=1)
     async with faulty(peer, settings=Settings(on_partial=mode, tools="held")) as home:
         answered = await home.ask()
         seen = await judged(home, answered, ending, came=peer.body)
@@ -114,7 +114,7 @@ async def test_held_call_that_no_attempt_completes_is_reported_in_the_stream(
 async def test_transparent_profile_passes_a_cut_on(
     end: End, head: bytes, partial: bytes, ending: str, autojump_clock: MockClock
 ) -> None:
-    peer = Peer(*HALF_CALL, *([partial] if partial else []), head=head, end=end, every_s=1)
+    peer = Peer(*HALF_CALL, partial, head=head, end=end, every_s=1)
     async with faulty(peer, settings=Settings(profile="transparent")) as home:
         answered = await home.ask()
         assert answered.body == peer.body
@@ -127,7 +127,7 @@ async def test_transparent_profile_passes_a_cut_on(
 async def test_cut_before_delivery_is_retried(
     end: End, head: bytes, partial: bytes, ending: str, autojump_clock: MockClock
 ) -> None:
-    bad = Peer(role(), usage(), *([partial] if partial else []), head=head, end=end)
+    bad = Peer(role(), usage(), partial, head=head, end=end)
     good = Peer(*TEXT, finish(), DONE)
     async with faulty(bad, good) as home:
         each_its_own(home)

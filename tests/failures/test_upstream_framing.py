@@ -324,7 +324,7 @@ async def test_upload_is_recorded_before_it_is_sent_upstream(autojump_clock: Moc
 async def test_other_exchanges_pass_unchanged(
     method: str, status: int, lines: list[str], body: bytes, autojump_clock: MockClock
 ) -> None:
-    async with faulty(Peer(*([body] if body else []), head=head(*lines, status=status), raw=True)) as home:
+    async with faulty(Peer(body, head=head(*lines, status=status), raw=True)) as home:
         answered = await home.ask(b"", path="/v1/models", method=method)
         assert (answered.status, answered.body, answered.header(b"x-a")) == (status, body, b"1")
         given = next((line.partition(": ")[2].encode() for line in lines if line.startswith("Content-Length")), None)

@@ -40,7 +40,7 @@ PIECE = 60_000
 
 def endless(what: bytes, size: int, first: bytes = b"") -> list[bytes]:
     """Return so many bytes of a repeated line, in pieces."""
-    return [*([first] if first else []), *[what * (PIECE // len(what))] * (size // PIECE)]
+    return [first, *[what * (PIECE // len(what))] * (size // PIECE)]
 
 
 @pytest.mark.case("U29")
@@ -54,7 +54,7 @@ def endless(what: bytes, size: int, first: bytes = b"") -> list[bytes]:
     ],
 )
 async def test_endless_line_ends_at_the_limit(what: bytes, before: bytes, autojump_clock: MockClock) -> None:
-    pieces = ([before] if before else []) + endless(what, 100_000_000, b'data: {"choices":[{"delta":{"content":"')
+    pieces = [before, *endless(what, 100_000_000, b'data: {"choices":[{"delta":{"content":"')]
     async with faulty(peer := Peer(*pieces)) as home:
         answered = await home.ask()
         assert error_of(answered)["code"] == "limit"

@@ -2,19 +2,17 @@
 
 import os
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from contextlib import asynccontextmanager
 from pathlib import Path
-from socket import SO_LINGER, SO_RCVBUF, SOL_SOCKET
+from socket import SO_RCVBUF, SOL_SOCKET
 from typing import Any, Final
 
 import trio
 
-from tests.proxy.scripted import Script, chunk, request_of
+from tests.proxy.scripted import Script, chunk, listening, request_of
 from tests.support.house import HEAD, post, role, text
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
@@ -76,14 +74,7 @@ async def serving(
     before: Sequence[str] = (),
 ) -> AsyncGenerator[Child]:
     """`before` is a command that starts it, such as one that sets limits."""
-
-    async def play(stream: trio.SocketStream) -> None:
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            await script(stream)
-
-    async with trio.open_nursery() as nursery:
-        (listener,) = await nursery.start(partial(trio.serve_tcp, play, 0, host="127.0.0.1"))
-        port = listener.socket.getsockname()[1]
+    async with listening(script) as (port, _), trio.open_nursery() as nursery:
         given = ["--upstream", f"http://127.0.0.1:{port}/v1", "--port", "0", "--data", str(root)]
         process = await trio.lowlevel.open_process(
             [*before, *COMMAND, *given],
@@ -145,12 +136,6 @@ async def answered(stream: trio.SocketStream) -> bytes:
     except trio.BrokenResourceError:
         parts.append(b"<reset>")
     return b"".join(parts)
-
-
-def reset(stream: trio.SocketStream) -> None:
-    """RST instead of FIN."""
-    stream.socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
-    stream.socket.close()
 
 
 def ended_tapes(root: Path) -> list[list[Record]]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import trio
 
-from tests.proxy.scripted import Script
+from tests.proxy.scripted import Fake, Script
 from tests.support.house import ASKED, House, Peer, answer, house
 from tests.support.http import Answer
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, is_object, parse
@@ -43,40 +43,16 @@ def says_error(status: int, message: str = "no", *headers: str) -> Peer:
     return answer(status, b'{"error":{"message":"%b","type":"t","code":"c"}}' % message.encode(), *headers)
 
 
-def broken(error: Exception | float) -> Any:
-    """`open_tcp` that raises this, or answers after so many seconds, which no one waits for."""
-
-    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
-        del host, port
-        await trio.lowlevel.checkpoint()
-        if isinstance(error, Exception):
-            raise error
-        await trio.sleep(error)
-        raise OSError("nobody is there")
-
-    return open_tcp
-
-
-class Fed(trio.abc.Stream):
+class Fed(Fake):
     """Our end of a connection whose peer costs nothing: each read brings the next of these pieces, as of a socket."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
 
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        del data
-        await trio.lowlevel.checkpoint()
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         del max_bytes
         await trio.lowlevel.checkpoint()
         return next(self._pieces, b"")
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
 
 
 def connecting(home: House, open_tcp: Any, context: ssl.SSLContext | None = None) -> None:

@@ -14,15 +14,13 @@ import trio
 from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import ASKED, DONE, HEAD, House, Peer, at_once, call, finish, house, post, role, text
+from tests.support.house import ASKED, DONE, HEAD, House, Peer, Watched, at_once, call, finish, house, post, role, text
 from tests.support.http import Answer
 from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
 from wiretape.proxy.store import tape_file
 from wiretape.proxy.store.files import FileStore, open_files, recover
 from wiretape.proxy.store.folder import Folder
-from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.store import StoreFullError
 from wiretape.proxy.store.tape_file import Durability
 
 FRAMES: Final = (role(), text("hi"), call("{", "look"), call("}"), finish("tool_calls"), DONE)
@@ -345,17 +343,10 @@ async def test_slow_client_of_a_stream_without_tape_sees_it_as_broken(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
 ) -> None:
     """It reads from the log what the log never got."""
-
-    class Short(MemoryStore):
-        async def append(self, stream: str, records: Any, row: Any = None) -> int:
-            if records[0].n > 150:
-                raise StoreFullError("no room")
-            return await super().append(stream, records, row)
-
     pieces = [text("a" * 10_000)] * 300
     async with house(
         Peer(role(), *pieces, finish(), DONE, every_s=0.01),
-        store=Short(),
+        store=Watched(lambda record: record.n > 150),
         config={"on_log_failure": how},
         check=False,
     ) as home:
@@ -377,19 +368,13 @@ async def test_half_an_answer_after_a_log_failure_is_not_complete(
     autojump_clock: MockClock, *, sized: bool, cut: bool, from_n: int
 ) -> None:
     """Chunked, half of one ended as a whole one does; with a length, our server failed on it. Found by seeds."""
-
-    class Short(MemoryStore):
-        async def append(self, stream: str, records: Any, row: Any = None) -> int:
-            if any(record.n >= from_n for record in records):
-                raise StoreFullError("no room")
-            return await super().append(stream, records, row)
-
     parts = [b'{"object":"chat.completion","choices":', b'[{"index":0,"message":{"content":"hi"}}]}']
     framing = b"Content-Length: %d" % (sum(map(len, parts)) + cut) if sized else b"Transfer-Encoding: chunked"
 
     head = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n%b\r\n\r\n" % framing
     peer = Peer(*parts, head=head, every_s=1, end="fin" if sized or cut else "final")
-    async with house(peer, store=Short(), config={"on_log_failure": "stop"}, check=False) as home:
+    store = Watched(lambda record: record.n >= from_n)
+    async with house(peer, store=store, config={"on_log_failure": "stop"}, check=False) as home:
         client = await home.connect()
         await client.send(post({**ASKED, "stream": False}))
         answered = await client.response()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.failures.child import COMMAND, Child, answered, asking, ended_tapes, endless, reset, serving
+from tests.failures.child import COMMAND, Child, answered, asking, ended_tapes, endless, serving
+from tests.proxy.scripted import reset
 from tests.support.house import DONE, Peer, at_once, finish, post, role, text
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.failures.judged import PLAIN, broken, connecting, error_of, faulty, judged
+from tests.failures.judged import PLAIN, connecting, error_of, faulty, judged
 from tests.proxy.certificates import HOST, needs_openssl, over_tls, server_context, trusting
-from tests.proxy.scripted import Reset, Script, chunk, request_of
+from tests.proxy.scripted import Reset, Script, chunk, opening, request_of
 from tests.support.house import ASKED, DONE, HEAD, Peer, answer, finish, role, text
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Target, UpstreamSettings
@@ -33,7 +33,7 @@ ASKS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("how", ASKS.values(), ids=ASKS)
 async def test_refused_connection_is_tried_three_times(how: dict[str, Any], autojump_clock: MockClock) -> None:
     async with faulty() as home:
-        connecting(home, broken(NOBODY))
+        connecting(home, opening(NOBODY))
         answered = await home.ask(**how)
         seen = await judged(home, answered, "refused", came=b"")
         assert (answered.status, error_of(answered)["code"]) == (502, "refused")
@@ -66,7 +66,7 @@ async def test_upstream_that_recovers_between_attempts_answers(autojump_clock: M
 @pytest.mark.parametrize("how", ASKS.values(), ids=ASKS)
 async def test_endless_connect_is_given_up_at_its_deadline(how: dict[str, Any], autojump_clock: MockClock) -> None:
     async with faulty() as home:
-        connecting(home, broken(3_600.0))
+        connecting(home, opening(3_600.0))
         answered = await home.ask(**how)
         seen = await judged(home, answered, "refused", came=b"")
         assert (answered.status, error_of(answered)["code"]) == (504, "refused")
@@ -124,7 +124,7 @@ async def test_full_backlog_counts_as_unreachable() -> None:
 @pytest.mark.parametrize("how", ASKS.values(), ids=ASKS)
 async def test_unresolvable_name_is_reported_without_any_key(how: dict[str, Any], autojump_clock: MockClock) -> None:
     async with faulty(url="http://no-such-host.test/v1?api-version=1") as home:
-        connecting(home, broken(NO_NAME))
+        connecting(home, opening(NO_NAME))
         answered = await home.ask(**how)
         seen = await judged(home, answered, "refused", came=b"")
         assert answered.status == 502
@@ -315,7 +315,7 @@ async def test_processed_request_is_not_repeated_silently(
 @pytest.mark.parametrize("profile", ["transparent"])
 async def test_transparent_profile_retries_before_a_head(profile: Any, autojump_clock: MockClock) -> None:
     async with faulty(settings=Settings(profile=profile)) as home:
-        connecting(home, broken(NOBODY))
+        connecting(home, opening(NOBODY))
         answered = await home.ask()
         seen = await judged(home, answered, "refused", came=b"")
         assert answered.status == 502

@@ -8,12 +8,12 @@ from trio.testing import MockClock
 
 from tests.failures.judged import TOOL, Fed, connecting, each_its_own, faulty, judged, received, sent_payloads
 from tests.laws.variants import FULL
-from tests.support.house import ASKED, DONE, HEAD, Peer, answer, call, finish, frame, role, text, usage
+from tests.proxy.scripted import opening
+from tests.support.house import ASKED, DONE, HEAD, Peer, Watched, answer, call, finish, frame, role, text, usage
 from wiretape.events.core.json_text import as_object
 from wiretape.events.core.settings import Settings
 from wiretape.events.emit import summarise
 from wiretape.proxy.config.model import Target
-from wiretape.proxy.store.memory import MemoryStore
 
 STRICT, TRANSPARENT = Settings(), Settings(profile="transparent")
 BOTH = pytest.mark.parametrize("settings", [STRICT, TRANSPARENT], ids=["strict", "transparent"])
@@ -94,16 +94,6 @@ async def test_read_boundaries_change_nothing(autojump_clock: MockClock) -> None
         await judged(home, answered, "completed", came=GOLDEN)
 
 
-class Counting(MemoryStore):
-    """A store that counts its writes."""
-
-    appends = 0
-
-    async def append(self, stream: str, records: Any, row: Any = None) -> int:
-        self.appends += 1
-        return await super().append(stream, records, row)
-
-
 @pytest.mark.case("U27")
 @pytest.mark.slow
 async def test_mebibyte_in_single_bytes_is_written_frame_by_frame() -> None:
@@ -112,17 +102,13 @@ async def test_mebibyte_in_single_bytes_is_written_frame_by_frame() -> None:
     body = role() + b"".join(text("x" * 800) for _ in range(1_152 // parts)) + finish() + DONE
     assert len(body) >= 1024 * 1024 // parts
 
-    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
-        await trio.lowlevel.checkpoint()
-        return Fed([HEAD, *(b"1\r\n%c\r\n" % byte for byte in body), b"0\r\n\r\n"])
-
-    store = Counting()
+    store = Watched()
     async with faulty(targets=[Target(name="without a key", url="http://127.0.0.1:9/v1")], store=store) as home:
-        connecting(home, open_tcp)
+        connecting(home, opening(Fed([HEAD, *(b"1\r\n%c\r\n" % byte for byte in body), b"0\r\n\r\n"])))
         answered = await home.ask()
         assert answered.body == body
         await judged(home, answered, "completed", came=body)
-        assert store.appends <= body.count(b"\n\n") + 3, "a read that completes no frame writes nothing"
+        assert len(store.writes) <= body.count(b"\n\n") + 3, "a read that completes no frame writes nothing"
 
 
 # -- what passes and what does not ------------------------------------------------------------------------------------

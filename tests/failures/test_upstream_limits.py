@@ -1,13 +1,10 @@
 """What grows without end, and what it costs the others: U29 to U31, U52, V5 and V6; a reset of a real socket (U18)."""
 
 import resource
-import socket
-import struct
 import subprocess
 import sys
 import zlib
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,8 +15,8 @@ from trio.testing import MockClock
 
 from tests.failures.judged import Fed, connecting, error_of, faulty, judged
 from tests.house.tree import ROOT
-from tests.proxy.scripted import chunk, request_of
-from tests.support.house import DONE, HEAD, Peer, finish, house, role, text
+from tests.proxy.scripted import chunk, listening, opening, request_of
+from tests.support.house import DONE, HEAD, Peer, Watched, finish, house, role, text
 from wiretape.events.core.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
 from wiretape.events.core.model import Ended
 from wiretape.events.core.settings import Settings
@@ -30,7 +27,6 @@ from wiretape.proxy.api.streams import summary_json
 from wiretape.proxy.limits import FRAMES_A_TURN_MAX, RECEIVE_BYTES_MAX, STREAM_BYTES_MAX
 from wiretape.proxy.relay import relay
 from wiretape.proxy.store.files import open_files
-from wiretape.proxy.store.memory import MemoryStore
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.files import parse as load
 from wiretape.replay.sealed.sealed import expected
@@ -113,18 +109,10 @@ async def test_thousands_of_empty_events_pass(empty: bytes, autojump_clock: Mock
 @pytest.mark.parametrize("empty", [b"\n", b"data:\n\n"], ids=["blank lines", "events"])
 async def test_flood_of_empty_events_is_taken_in_bounded_turns(empty: bytes, autojump_clock: MockClock) -> None:
     """V5: between two turns other streams run, so one turn may take only so many frames of one read."""
-
-    class Turns(MemoryStore):
-        most = 0
-
-        async def append(self, stream: str, records: Any, row: Any = None) -> int:
-            self.most = max(self.most, len(records))
-            return await super().append(stream, records, row)
-
     flood = [empty * (PIECE // len(empty))]
-    async with faulty(Peer(role() + text("a"), *flood, finish() + DONE), store=(store := Turns())) as home:
+    async with faulty(Peer(role() + text("a"), *flood, finish() + DONE), store=(store := Watched())) as home:
         await judged(home, await home.ask(), "completed")
-        assert store.most <= FRAMES_A_TURN_MAX + 4, "the frames of a turn, and what waited for them"
+        assert max(store.writes) <= FRAMES_A_TURN_MAX + 4, "the frames of a turn, and what waited for them"
 
 
 @pytest.mark.case("U29")
@@ -183,12 +171,8 @@ async def _serve_one(name: str, folder: str) -> None:
 
     reads = (whole[at : at + PIECE] for whole in pieces for at in range(0, len(whole), PIECE))
 
-    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
-        await trio.lowlevel.checkpoint()
-        return Fed(chain([head], map(chunk, reads), [chunk(b"")]))
-
     async with open_files(Path(folder), warn=print) as store, faulty(store=store, check=False) as home:
-        connecting(home, open_tcp)
+        connecting(home, opening(Fed(chain([head], map(chunk, reads), [chunk(b"")]))))
         answered = await home.ask()
         assert answered.status == (502 if name else 200)
         await home.settled()
@@ -259,29 +243,17 @@ def _summary(tape: Sequence[Record]) -> Any:
 @pytest.mark.parametrize("before", [b"", role() + text("hi") + b'data: {"id'], ids=["before the head", "in a frame"])
 @pytest.mark.parametrize("profile", ["strict", "transparent"])
 async def test_real_reset_ends_as_reset(profile: Any, before: bytes) -> None:
-    asked = 0
-
-    async def serve(stream: trio.SocketStream) -> None:
-        nonlocal asked
-        asked += 1
-        await request_of(stream)
+    peer = Peer(before, head=HEAD if before else b"", end="rst")
+    async with (
+        listening(peer) as (port, _),
+        faulty(url=f"http://127.0.0.1:{port}/v1", settings=Settings(profile=profile)) as home,
+    ):
+        connecting(home, trio.open_tcp_stream)
+        answered = await home.ask()
+        seen = await judged(home, answered, "reset", came=before)
+        assert (answered.status, len(peer.requests)) == ((200, 1) if before else (502, 3))
         if before:
-            await stream.send_all(HEAD + chunk(before))
-            await trio.sleep(0.05)
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        await stream.aclose()
-
-    async with trio.open_nursery() as nursery:
-        listeners: Any = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
-        port = listeners[0].socket.getsockname()[1]
-        async with faulty(url=f"http://127.0.0.1:{port}/v1", settings=Settings(profile=profile)) as home:
-            connecting(home, trio.open_tcp_stream)
-            answered = await home.ask()
-            seen = await judged(home, answered, "reset", came=before)
-            assert (answered.status, asked) == ((200, 1) if before else (502, 3))
-            if before:
-                assert [record.raw for record in seen.tape if record.kind == "rest"] == [b'data: {"id']
-        nursery.cancel_scope.cancel()
+            assert [record.raw for record in seen.tape if record.kind == "rest"] == [b'data: {"id']
 
 
 if __name__ == "__main__":

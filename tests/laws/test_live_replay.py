@@ -16,13 +16,11 @@ from tests.laws.checker import check, transcript_of
 from tests.laws.plans import planned
 from tests.laws.runs import play, played
 from tests.proxy.scripted import request_of
-from tests.support.house import DONE, Peer, call, finish, house, post, role, text, usage
+from tests.support.house import DONE, Peer, Watched, call, finish, house, post, role, text, usage
 from wiretape.events.core.settings import Settings
 from wiretape.events.tape.record import Record, encode
 from wiretape.proxy.relay.delivery import Delivery
 from wiretape.proxy.relay.relay import Relay
-from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.store import StoreFullError
 
 
 #: A log that fails at the end of an answer that came whole; inside of a frame; in the middle of a whole
@@ -184,13 +182,8 @@ async def test_the_checker_finds_what_a_cut_stream_may_not_say(autojump_clock: M
 async def test_who_follows_a_stream_whose_end_has_no_room_is_let_go(autojump_clock: MockClock) -> None:
     """Seed 119: the end itself could not be written, and its followers waited for ever."""
 
-    class Full(MemoryStore):
-        async def append(self, stream: str, records: Sequence[Record], row: Any = None) -> int:
-            if records[-1].kind == "end":
-                raise StoreFullError("no room")
-            return await super().append(stream, records, row)
-
-    async with house(Peer(role(), text("hi"), finish(), DONE, every_s=1), store=Full(), check=False) as home:
+    store = Watched(lambda record: record.kind == "end")
+    async with house(Peer(role(), text("hi"), finish(), DONE, every_s=1), store=store, check=False) as home:
         client = await home.connect()
         await client.send(post())
         await trio.sleep(2.5)

@@ -9,28 +9,25 @@ import itertools
 import os
 import random
 import socket
-import struct
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
 from tests.proxy.kills import Proxy
-from tests.proxy.scripted import chunk, request_of
+from tests.proxy.scripted import chunk, listening, request_of, reset
 from tests.support.house import DONE, HEAD, call, finish, post, role, text
 
 #: More of them would measure this one process, which plays all clients and the upstream.
 AT_ONCE: Final = 3
 #: Aborted before anything is counted: what is made once is there then.
 WARM: Final = 200
-_RESET: Final = struct.pack("ii", 1, 0)
 
 
 @dataclass(slots=True)
@@ -76,14 +73,14 @@ class _Peers:
         self._chance = chance
         self.figures = figures
 
-    async def serve(self, stream: trio.SocketStream) -> None:
+    async def serve(self, stream: trio.abc.Stream) -> None:
         """One connection."""
+        assert isinstance(stream, trio.SocketStream)
         self.open += 1
         try:
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                while asked := await request_of(stream):
-                    mark = asked.partition(b'"user":"')[2].partition(b'"')[0]
-                    await self._answered(stream, mark)
+            while asked := await request_of(stream):
+                mark = asked.partition(b'"user":"')[2].partition(b'"')[0]
+                await self._answered(stream, mark)
         finally:
             self.open -= 1
 
@@ -150,10 +147,11 @@ async def _one(port: int, number: int, chance: random.Random, peers: _Peers, fig
         figures.whole += 1
     else:
         figures.aborted += 1
-    if chance.random() < 0.5:
-        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    resets = chance.random() < 0.5
     if not whole:
         peers.left[mark] = time.perf_counter()
+    if resets:
+        reset(stream)
     await trio.aclose_forcefully(stream)
 
 
@@ -186,10 +184,8 @@ async def aborted(count: int, data: Path, *, seed: int = 0) -> Figures:
     chance = random.Random(seed)  # noqa: S311 - a seed, so that a failure can be repeated
     figures, warm = Figures(), Figures()
     peers = _Peers(chance, warm)
-    async with trio.open_nursery() as nursery:
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(partial(trio.serve_listeners, peers.serve, [listener]))
-        proxy = Proxy(f"http://127.0.0.1:{listener.socket.getsockname()[1]}/v1", data)
+    async with listening(peers.serve) as (port, _):
+        proxy = Proxy(f"http://127.0.0.1:{port}/v1", data)
         numbers = itertools.count()
         await _all(proxy.port, list(itertools.islice(numbers, WARM)), chance, peers, warm)
         figures.before = await _settled(proxy, peers)
@@ -198,7 +194,6 @@ async def aborted(count: int, data: Path, *, seed: int = 0) -> Figures:
         figures.after = await _settled(proxy, peers)
         figures.upstreams = peers.open
         proxy.end()
-        nursery.cancel_scope.cancel()
     return figures
 
 

@@ -23,7 +23,7 @@ import trio
 
 from tests.house.tree import ROOT
 from tests.laws.checker import check, lines_of, transcript_of
-from tests.proxy.scripted import chunk, request_of
+from tests.proxy.scripted import chunk, listening, request_of
 from tests.support.house import DONE, HEAD, call, finish, post, role, text
 from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
@@ -89,18 +89,17 @@ class Proxy:
 
 async def upstream(chance: random.Random, stream: trio.abc.Stream) -> None:
     """Streams of any length at any pace, of which some end in a call."""
-    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-        while await request_of(stream):
-            pace_s = chance.choice([0.0, 0.0005, 0.003])
-            await stream.send_all(HEAD + chunk(role()))
-            for number in range(chance.choice([3, 40, 400])):
-                await trio.sleep(pace_s)
-                await stream.send_all(chunk(text(f"word {number} " * chance.choice([1, 1, 30]))))
-            if chance.random() < 0.5:
-                await stream.send_all(chunk(call('{"path":"x"}', "write_file")) + chunk(finish("tool_calls")))
-            else:
-                await stream.send_all(chunk(finish()))
-            await stream.send_all(chunk(DONE) + b"0\r\n\r\n")
+    while await request_of(stream):
+        pace_s = chance.choice([0.0, 0.0005, 0.003])
+        await stream.send_all(HEAD + chunk(role()))
+        for number in range(chance.choice([3, 40, 400])):
+            await trio.sleep(pace_s)
+            await stream.send_all(chunk(text(f"word {number} " * chance.choice([1, 1, 30]))))
+        if chance.random() < 0.5:
+            await stream.send_all(chunk(call('{"path":"x"}', "write_file")) + chunk(finish("tool_calls")))
+        else:
+            await stream.send_all(chunk(finish()))
+        await stream.send_all(chunk(DONE) + b"0\r\n\r\n")
 
 
 async def _asking(port: int, got: list[bytearray]) -> None:
@@ -173,10 +172,8 @@ async def killed(kills: int, data: Path, *mode: str, seed: int = 0) -> Figures:
     """Kills so many processes, one after the other."""
     chance = random.Random(seed)  # noqa: S311 - a seed, so that a failure can be repeated
     figures = Figures()
-    async with trio.open_nursery() as nursery:
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(partial(trio.serve_listeners, partial(upstream, chance), [listener]))
-        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/v1"
+    async with listening(partial(upstream, chance)) as (port, _):
+        url = f"http://127.0.0.1:{port}/v1"
         proxy = _started(url, data, mode, figures)
         while figures.kills < kills:
             got = await _killed(proxy, chance)
@@ -185,7 +182,6 @@ async def killed(kills: int, data: Path, *mode: str, seed: int = 0) -> Figures:
             proxy = _started(url, data, mode, figures)
             _judge(data, ran, got, figures)
         proxy.end()
-        nursery.cancel_scope.cancel()
     return figures
 
 

@@ -1,8 +1,12 @@
 """An upstream that follows a script, over memory streams or sockets, and counts what is open."""
 
+import socket
 import ssl
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from math import inf
+from typing import Any
 
 import httpx
 import trio
@@ -31,6 +35,43 @@ CONTEXT = client_context()
 
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class Fake(trio.abc.Stream):
+    """Our end of a connection whose peer takes everything and sends nothing; it knows when it was closed."""
+
+    closed_at = inf
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        del data
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        del max_bytes
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        self.closed_at = min(self.closed_at, trio.current_time())
+        await trio.lowlevel.checkpoint()
+
+
+def opening(result: trio.abc.Stream | Exception | float) -> Any:
+    """Return an `open_tcp` that returns this, raises it, or fails after so many seconds."""
+
+    async def open_tcp(*_: object) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        if isinstance(result, trio.abc.Stream):
+            return result
+        if isinstance(result, Exception):
+            raise result
+        await trio.sleep(result)
+        raise OSError("no answer")
+
+    return open_tcp
 
 
 class Counted(trio.abc.Stream):
@@ -101,6 +142,36 @@ async def served(
         assert len(upstream.still_open) == len(transport.pool)
         await transport.aclose()
         assert not upstream.still_open
+        nursery.cancel_scope.cancel()
+
+
+def reset(stream: trio.SocketStream) -> None:
+    """Close with RST instead of FIN."""
+    stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.socket.close()
+
+
+@asynccontextmanager
+async def listening(script: Script) -> AsyncGenerator[tuple[int, list[trio.SocketStream]]]:
+    """Play a script on real sockets; yield the port and the accepted connections."""
+    accepted: list[trio.SocketStream] = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        accepted.append(stream)
+        try:
+            await script(stream)
+        except Reset:
+            await trio.sleep(0.05)  # a reset drops what the other side has not read
+            reset(stream)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the other side left
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, serve, [listener])
+        yield listener.socket.getsockname()[1], accepted
         nursery.cancel_scope.cancel()
 
 

@@ -10,29 +10,12 @@ from trio.testing import MockClock
 from tests.laws.checker import transcript_of
 from tests.proxy.scripted import Script
 from tests.proxy.test_cancel_sweep import Nth
-from tests.support.house import DONE, HEAD, House, Peer, at_once, call, finish, house, post, role, text
+from tests.support.house import DONE, HEAD, House, Peer, Watched, at_once, call, finish, house, post, role, text
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.relay.recording import Recording
-from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.store import StoreFullError
 
 FRAMES: Final = (role(), text("hi"), text(" you"), call("{}", "look"), finish("tool_calls"), DONE)
-
-
-class Failing(MemoryStore):
-    """A store that once fails to write a record of this kind."""
-
-    def __init__(self, kind: str, fails: Exception) -> None:
-        super().__init__()
-        self._kind = kind
-        self._fails: Exception | None = fails
-
-    async def append(self, stream: str, records: Any, row: Any = None) -> int:
-        if self._fails is not None and any(record.kind == self._kind for record in records):
-            fails, self._fails = self._fails, None
-            raise fails
-        return await super().append(stream, records, row)
 
 
 async def asked_and_left(nth: int, script: Script, **route: Any) -> bool:
@@ -86,7 +69,9 @@ async def test_failure_to_end_a_stream_ends_no_other(
     async def fails(*_: object, **__: object) -> None:
         raise RuntimeError("planted")
 
-    async with house(at_once(*FRAMES), store=Failing("frame", StoreFullError("no room")), check=False) as home:
+    full = [True]
+    store = Watched(lambda record: record.kind == "frame" and bool(full) and full.pop())
+    async with house(at_once(*FRAMES), store=store, check=False) as home:
         with monkeypatch.context() as planted:
             planted.setattr(Recording, "close", fails)
             with pytest.raises(trio.BrokenResourceError):

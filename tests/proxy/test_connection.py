@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from tests.proxy.scripted import HEAD, OK, Counted, Script, body_of, chunk, fetch, post, request_of, served
+from tests.proxy.scripted import HEAD, OK, Counted, Fake, Script, body_of, chunk, fetch, post, request_of, served
 from wiretape.events.core.errors import LocalError
 from wiretape.proxy.limits import DRAIN_BYTES_MAX, DRAIN_TIMEOUT_S, SEND_BYTES_MAX
 from wiretape.proxy.upstream.connection import Connection, Exchange, Origin, Outgoing, ResetError, TruncatedError
@@ -17,7 +17,7 @@ LAST = b"0\r\n\r\n"
 ORIGIN = Origin(tls=False, host="upstream.test", port=80)
 
 
-class Deaf(trio.abc.Stream):
+class Deaf(Fake):
     """A stream that takes so many sends and then breaks; after that, or at once, it gives these reads and is reset."""
 
     def __init__(self, sends: int, *reads: bytes, waits: bool = True) -> None:
@@ -34,18 +34,12 @@ class Deaf(trio.abc.Stream):
             raise trio.BrokenResourceError
         self.sent.append(bytes(data))
 
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         del max_bytes
         await self._broken.wait()
         if not self._reads:
             raise trio.BrokenResourceError
         return self._reads.pop(0)
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
 
 
 class Pieces:

@@ -1,26 +1,23 @@
 """Uploads that are relayed while they arrive: failures in the middle are reported and recorded."""
 
-import socket
-import struct
 from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
-from math import inf
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import request_of
-from tests.support.house import House, house, post
+from tests.failures.judged import connecting
+from tests.proxy.scripted import Fake, opening, request_of, reset
+from tests.support.house import House, Watched, house, post
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
 from wiretape.proxy.server.server import ServerSettings, listening, serve
 from wiretape.proxy.store.catalogue_row import CatalogueRow
 from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.store import StoreFullError
 from wiretape.replay.matching.match import Deck, Miss, Row, Taken
 from wiretape.replay.playback.script import Request
 from wiretape.replay.seal import seal
@@ -121,12 +118,10 @@ async def test_stalled_upload_is_given_up(autojump_clock: MockClock) -> None:  #
         client.close()
 
 
-class Stuck(trio.abc.Stream):
-    """An upstream that takes the head, no more, and says nothing; it knows when it was closed."""
+class Stuck(Fake):
+    """An upstream that takes the head, no more, and says nothing."""
 
-    def __init__(self) -> None:
-        self.closed_at = inf
-        self._head = False
+    _head = False
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         del data
@@ -134,32 +129,6 @@ class Stuck(trio.abc.Stream):
             await trio.sleep_forever()
         self._head = True
         await trio.lowlevel.checkpoint()
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.sleep_forever()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        del max_bytes
-        await trio.sleep_forever()
-        raise AssertionError
-
-    async def aclose(self) -> None:
-        self.closed_at = min(self.closed_at, trio.current_time())
-        await trio.lowlevel.checkpoint()
-
-
-def stuck(home: House) -> Stuck:
-    """From now on each connection is to this one."""
-    upstream = Stuck()
-
-    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
-        del host, port
-        await trio.lowlevel.checkpoint()
-        return upstream
-
-    transport: Any = home.transport
-    transport._connector._open_tcp = open_tcp
-    return upstream
 
 
 @pytest.mark.parametrize(("sends", "resets"), [(650_000, False), (40_000_000, True)], ids=["leaves", "is killed"])
@@ -169,7 +138,8 @@ async def test_disconnect_is_noticed_with_a_full_receive_buffer(sends: int, rese
     What neither the kernel here nor the one there can send on keeps the end back: then only a reset is heard.
     """
     async with house(taking) as home, trio.open_nursery() as nursery:
-        upstream = stuck(home)
+        upstream = Stuck()
+        connecting(home, opening(upstream))
         sockets = listening("127.0.0.1", 0)
         stop = trio.Event()
         app, reaper = home.assembly.app, home.assembly.reaper
@@ -181,7 +151,7 @@ async def test_disconnect_is_noticed_with_a_full_receive_buffer(sends: int, rese
         await trio.sleep(0.1)
         left = trio.current_time()
         if resets:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset(client)
         await client.aclose()
         with trio.fail_after(5):
             await home.settled()
@@ -228,15 +198,8 @@ async def test_disconnect_during_a_write_is_recorded_once(
         assert [event for level, event, _ in home.log if level == "error"] == []
 
 
-class _FullForUploads(MemoryStore):
-    async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
-        if any(record.kind == "upload" for record in records):
-            raise StoreFullError("no room")
-        return await super().append(stream, records, row)
-
-
 async def test_log_failure_during_an_upload_stops_it(autojump_clock: MockClock) -> None:
-    async with house(taking, store=_FullForUploads(), check=False) as home:
+    async with house(taking, store=Watched(lambda record: record.kind == "upload"), check=False) as home:
         answered = await home.ask(b"x" * 400_000, path=PATH)
         assert answered.status == 503
         assert b'"code":"log_failure"' in answered.body

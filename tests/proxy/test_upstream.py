@@ -1,10 +1,9 @@
 """The transport, over memory streams with virtual time and over loopback sockets."""
 
-import socket
 import ssl
-import struct
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from math import inf
 from pathlib import Path
 
 import httpx
@@ -16,10 +15,13 @@ from tests.proxy.certificates import needs_openssl, over_tls, trusting
 from tests.proxy.scripted import (
     CONTEXT,
     OK,
-    Script,
+    Fake,
+    Reset,
     answers,
     body_of,
     fetch,
+    listening,
+    opening,
     post,
     request_of,
     served,
@@ -100,12 +102,11 @@ async def test_invalid_request_is_refused(request_: httpx.Request) -> None:
             await fetch(transport, request_)
 
 
-class Clogged(trio.abc.Stream):
+class Clogged(Fake):
     """A peer that stops taking data after so many sends."""
 
     def __init__(self, sends: int) -> None:
         self._sends = sends
-        self.closed = False
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         del data
@@ -114,33 +115,15 @@ class Clogged(trio.abc.Stream):
             await trio.sleep_forever()
         await trio.sleep(WRITE_TIMEOUT_S - 1)
 
-    async def wait_send_all_might_not_block(self) -> None:
-        raise NotImplementedError
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        del max_bytes
-        await trio.sleep_forever()
-        raise AssertionError
-
-    async def aclose(self) -> None:
-        self.closed = True
-        await trio.lowlevel.checkpoint()
-
 
 @pytest.mark.parametrize(("body", "sends"), [(b"{}", 0), (b"x" * 10 * SEND_BYTES_MAX, 5)])
 async def test_write_deadline_measures_progress(body: bytes, sends: int, autojump_clock: MockClock) -> None:
     stream = Clogged(sends)
-
-    async def open_tcp(host: str, port: int) -> trio.abc.Stream:
-        del host, port
-        await trio.lowlevel.checkpoint()
-        return stream
-
-    transport, began = UpstreamTransport(open_tcp=open_tcp), trio.current_time()
+    transport, began = UpstreamTransport(open_tcp=opening(stream)), trio.current_time()
     with pytest.raises(StalledError):
         await fetch(transport, post(body))
     assert trio.current_time() - began == pytest.approx(sends * (WRITE_TIMEOUT_S - 1) + WRITE_TIMEOUT_S)
-    assert stream.closed
+    assert stream.closed_at < inf
 
 
 async def test_proxy_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,35 +139,6 @@ def test_invalid_ca_file_raises_at_start() -> None:
         UpstreamTransport(UpstreamSettings(ca_file=Path(__file__)))
 
 
-@asynccontextmanager
-async def listening(script: Script) -> AsyncGenerator[tuple[int, list[trio.SocketStream]]]:
-    """Yield the port and the accepted connections."""
-    accepted: list[trio.SocketStream] = []
-
-    async def serve(stream: trio.SocketStream) -> None:
-        accepted.append(stream)
-        try:
-            await script(stream)
-        except trio.BrokenResourceError:
-            pass  # the other side left
-        finally:
-            await trio.aclose_forcefully(stream)
-
-    async with trio.open_nursery() as nursery:
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, serve, [listener])
-        with trio.fail_after(10):
-            yield listener.socket.getsockname()[1], accepted
-        nursery.cancel_scope.cancel()
-
-
-def reset(stream: trio.abc.Stream) -> None:
-    """Close with RST."""
-    assert isinstance(stream, trio.SocketStream)
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    stream.socket.close()
-
-
 @pytest.mark.parametrize("how", ["FIN", "RST", "garbage"])
 async def test_stale_connection_is_detected_before_reuse(how: str) -> None:
     """U58: the socket is readable, so the request is not even sent on it."""
@@ -196,8 +150,8 @@ async def test_stale_connection_is_detected_before_reuse(how: str) -> None:
         await stream.send_all(OK)
         await stale.wait()
         if how == "RST":
-            reset(stream)
-        elif how == "garbage":
+            raise Reset
+        if how == "garbage":
             await stream.send_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
             await trio.sleep_forever()
 

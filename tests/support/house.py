@@ -14,7 +14,7 @@ was sent is what its tape emits (V8, comments excepted, up to what `gone` names)
 left (V4). A test asserts the exact ending with `home.ending()`.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,8 +33,9 @@ from wiretape.proxy.config.model import Config, Route, Target, UpstreamSettings
 from wiretape.proxy.relay.relay import Ended
 from wiretape.proxy.serve import Assembly, assembled
 from wiretape.proxy.server.server import ServerSettings
+from wiretape.proxy.store.catalogue_row import CatalogueRow
 from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.store import Store
+from wiretape.proxy.store.store import Store, StoreFullError
 from wiretape.proxy.upstream.transport import UpstreamTransport
 
 #: What the default request asks.
@@ -151,6 +152,21 @@ def post(
     if not any(line.lower().startswith("content-type:") for line in headers):
         lines.append("Content-Type: application/json")
     return "\r\n".join([*lines, *headers, "", ""]).encode("latin-1") + content
+
+
+class Watched(MemoryStore):
+    """A store that counts the records of each write, and has no room for some."""
+
+    def __init__(self, full: Callable[[Record], bool] = lambda _: False) -> None:
+        super().__init__()
+        self.writes: list[int] = []
+        self._full = full
+
+    async def append(self, stream: str, records: Sequence[Record], row: CatalogueRow | None = None) -> int:
+        self.writes.append(len(records))
+        if any(map(self._full, records)):
+            raise StoreFullError("no room")
+        return await super().append(stream, records, row)
 
 
 class _Log:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from ..core.json_text import Edit, Op, as_list, as_object, dumps, is_object, locate
+from ..core.json_text import Edit, Path, as_list, as_object, dumps, is_object, locate
 from ..core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from ..core.settings import Facts
 from .chunk import function_of
@@ -167,7 +167,7 @@ class Marks(NamedTuple):
     """Progress markers and our own warnings in one piece of an assistant's text."""
 
     #: Its place in the body.
-    path: tuple[str | int, ...]
+    path: Path
     key: str
     markers: int
     warnings: int
@@ -187,13 +187,13 @@ def find_marks(body: bytes, value: Any) -> list[Marks]:
 
 def remove_marks(body: bytes, found: Sequence[Marks]) -> list[Edit]:
     """Return the edits that remove them from the body."""
-    ops: list[Op] = []
+    new: dict[Path, bytes | None] = {}
     for path, key, _, _, rest, repairable in found:
         if repairable and not rest and key == "text":
-            ops.append(Op(path, None))
+            new[path] = None
         elif repairable:
-            ops.append(Op((*path, key), dumps(rest or None)))
-    return locate(body, ops)
+            new[*path, key] = dumps(rest or None)
+    return locate(body, new)
 
 
 def _in_message(number: int, message: dict[str, Any]) -> list[Marks]:
@@ -212,7 +212,7 @@ def _in_message(number: int, message: dict[str, Any]) -> list[Marks]:
     return [marks._replace(repairable=bool(marks.rest) or remains) for marks in found]
 
 
-def _in_text(path: tuple[str | int, ...], key: str, text: str) -> list[Marks]:
+def _in_text(path: Path, key: str, text: str) -> list[Marks]:
     lines = (code.span() for code in _CODE.finditer(text) if _MARKERS.fullmatch(code[0]))
     markers = [line.span() for begin, end in lines for line in _MARKER.finditer(text, begin, end)]
     warnings = [found.span() for found in WARNING.finditer(text) if _is_paragraph(text, found) or _is_last(text, found)]

@@ -6,7 +6,7 @@ and write again for one member; frames of a stream are edited parsed (emission/f
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, Self, TypeGuard, cast
 
@@ -21,7 +21,6 @@ __all__ = [
     "Edit",
     "Member",
     "Number",
-    "Op",
     "Path",
     "Places",
     "apply",
@@ -291,13 +290,6 @@ class Places:
         return self._text[start:end]
 
 
-class Op(NamedTuple):
-    """One change: the member or element at `path` gets this value (a new member comes first), or is removed."""
-
-    path: Path
-    value: bytes | None
-
-
 class Edit(NamedTuple):
     """`payload[start:end]` becomes `new`."""
 
@@ -306,16 +298,17 @@ class Edit(NamedTuple):
     new: bytes
 
 
-def locate(text: bytes, ops: Sequence[Op], at: int | None = None) -> list[Edit]:
-    """Return the edits that carry out `ops`, in order of place; paths start at the object or array that opens at `at`.
+def locate(text: bytes, new: Mapping[Path, bytes | None], at: int | None = None) -> list[Edit]:
+    """Return the edits that give the members and elements at these paths new values, or remove them, in order of place.
 
-    A removal takes every repetition of a key.
+    Members that are new come first in their object. A removal takes every repetition of a key. Paths start at the
+    object or array that opens at `at`.
     """
     at = text.index(b"{") if at is None else at
-    here, deeper = dict[str | int, bytes | None](), dict[str | int, list[Op]]()
-    for (key, *path), value in ops:
+    here, deeper = dict[str | int, bytes | None](), dict[str | int, dict[Path, bytes | None]]()
+    for (key, *path), value in new.items():
         if path:
-            deeper.setdefault(key, []).append(Op((*path,), value))
+            deeper.setdefault(key, {})[*path,] = value
         else:
             here[key] = value
     present = members(text, at)
@@ -323,8 +316,8 @@ def locate(text: bytes, ops: Sequence[Op], at: int | None = None) -> list[Edit]:
     edits: list[Edit] = []
     kept = False
     for place, member in enumerate(present):
-        new = here.get(member.key, ABSENT)
-        if new is None:
+        value = here.get(member.key, ABSENT)
+        if value is None:
             # One comma goes with it: the one before it or, if nothing is before it, the one after it.
             start = present[place - 1].end if kept else member.start
             after = present[place + 1].start if place + 1 < len(present) and not kept else member.end
@@ -333,8 +326,8 @@ def locate(text: bytes, ops: Sequence[Op], at: int | None = None) -> list[Edit]:
         kept = True
         if member is not last[member.key]:
             continue
-        if new is not ABSENT:
-            edits.append(Edit(member.value, member.end, new))
+        if value is not ABSENT:
+            edits.append(Edit(member.value, member.end, value))
         elif member.key in deeper:
             edits += locate(text, deeper[member.key], member.value)
     added = [b"%b:%b" % (dumps(key), value) for key, value in here.items() if value is not None and key not in last]

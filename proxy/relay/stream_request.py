@@ -11,7 +11,7 @@ import trio
 
 from wiretape.events.chat.request import Marks, Results, find_marks, remove_marks, results_in
 from wiretape.events.core.errors import WiretapeError
-from wiretape.events.core.json_text import ABSENT, Edit, Op, apply, is_object, locate, parse
+from wiretape.events.core.json_text import ABSENT, Edit, apply, is_object, locate, parse
 from wiretape.events.core.settings import Facts, Settings
 
 from ..config.model import Route
@@ -271,18 +271,13 @@ def with_usage(body: bytes, value: Any) -> bytes:
         start = body.index(b"{") + 1
         return b'%b"stream_options":{"include_usage":true},%b' % (body[:start], body[start:])
     if is_object(value) and is_object(value.get("stream_options")):
-        return _edited(body, Op(("stream_options", "include_usage"), b"true"))
-    return _edited(body, Op(("stream_options",), b'{"include_usage":true}'))
+        return apply(body, locate(body, {("stream_options", "include_usage"): b"true"}))
+    return apply(body, locate(body, {("stream_options",): b'{"include_usage":true}'}))
 
 
 def unstreamed(body: bytes) -> bytes:
     """Return the body with a whole answer asked for instead of a stream."""
-    dropped = _edited(body, Op(("stream_options",), None))
-    return _edited(dropped, Op(("stream",), b"false"))
-
-
-def _edited(body: bytes, op: Op) -> bytes:
-    return apply(body, locate(body, [op]))
+    return apply(body, locate(body, {("stream_options",): None, ("stream",): b"false"}))
 
 
 class ToolResults:

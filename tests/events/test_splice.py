@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.events.test_json_text import JSON_VALUES
-from wiretape.events.core.json_text import ABSENT, Edit, Member, Op, apply, locate, members, parse
+from wiretape.events.core.json_text import ABSENT, Edit, Member, Path, apply, locate, members, parse
+
+Op = tuple[Path, bytes | None]
 
 
 def put(value: bytes, *path: str | int) -> Op:
-    return Op(path, value)
+    return path, value
 
 
 def drop(*path: str | int) -> Op:
-    return Op(path, None)
+    return path, None
 
 
 SPLICED: Final[dict[str, tuple[bytes, list[Op], bytes]]] = {
@@ -70,7 +72,7 @@ SPLICED: Final[dict[str, tuple[bytes, list[Op], bytes]]] = {
 
 @pytest.mark.parametrize(("payload", "ops", "expected"), SPLICED.values(), ids=SPLICED.keys())
 def test_splices(payload: bytes, ops: list[Op], expected: bytes) -> None:
-    edits = locate(payload, ops)
+    edits = locate(payload, dict(ops))
     assert apply(payload, edits) == expected
     json.loads(expected)
     assert edits == sorted(edits, key=lambda edit: (edit.start, edit.end))
@@ -78,8 +80,8 @@ def test_splices(payload: bytes, ops: list[Op], expected: bytes) -> None:
 
 
 def test_edits_are_in_order_of_place() -> None:
-    ops = [Op(("a",), b"2"), Op(("b",), None), Op(("c", 0), None), Op(("d",), b"1")]
-    assert locate(b'{"a":1,"b":2,"c":[3]}', ops) == [
+    new = {("a",): b"2", ("b",): None, ("c", 0): None, ("d",): b"1"}
+    assert locate(b'{"a":1,"b":2,"c":[3]}', new) == [
         Edit(1, 1, b'"d":1,'),
         Edit(5, 6, b"2"),
         Edit(6, 12, b""),
@@ -100,7 +102,7 @@ def test_any_ops_do_what_they_say(value: dict[str, Any], data: st.DataObject) ->
         else:
             ops.append(put(b"[0]", key))
             expected[key] = [0]
-    spliced = apply(json.dumps(value).encode(), locate(json.dumps(value).encode(), ops))
+    spliced = apply(json.dumps(value).encode(), locate(json.dumps(value).encode(), dict(ops)))
     assert json.loads(spliced) == expected
 
 

@@ -4,9 +4,9 @@ The live path feeds each record as it is written, a replay feeds the records of 
 and replayed are equal by construction. Clock, chance, configuration and other tapes reach it only as records.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from .chat.repair import Chat
 from .core.model import Event
@@ -16,22 +16,16 @@ from .emission.engine import Engine
 from .folds.summary import StreamSummary
 from .tape.record import Record
 
-__all__ = ["DIALECTS", "EMITTER_VERSION", "Emitter", "Summariser", "emit", "events", "summarise"]
+__all__ = ["EMITTER_VERSION", "Emitter", "Summariser", "emit", "events", "summarise"]
 
 #: Written into `open`. It grows when the same tape would emit other bytes.
 EMITTER_VERSION: Final = 2
-
-#: The dialects that are read and written; streams of others are emitted as they came.
-DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType({"chat": Chat()})
 
 
 class Emitter(Engine):
     """The engine with every dialect that we know: feed the records of one tape in order, get frames."""
 
-    def __init__(
-        self, profile: Profile | None = None, sink: Callable[[Event], None] | None = None, *, repairs: bool = True
-    ) -> None:
-        super().__init__(DIALECTS, profile, sink, repairs=repairs)
+    dialects: ClassVar[Mapping[str, Dialect]] = MappingProxyType({"chat": Chat()})
 
 
 class Summariser:

@@ -5,7 +5,7 @@ frames, and the one ending. What frames mean and how they are written is the bus
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, ClassVar, Final, NamedTuple, get_args
 
 from ..core import model
 from ..core.json_text import as_list, parse
@@ -55,13 +55,11 @@ class Engine:
     The dialect comes with the `open` record. A tape without one, or of an unknown dialect, is emitted as it came.
     """
 
+    #: The dialects that are read and written, by name.
+    dialects: ClassVar[Mapping[str, Dialect]]
+
     def __init__(
-        self,
-        dialects: Mapping[str, Dialect],
-        profile: Profile | None = None,
-        sink: Callable[[Event], None] | None = None,
-        *,
-        repairs: bool = True,
+        self, profile: Profile | None = None, sink: Callable[[Event], None] | None = None, *, repairs: bool = True
     ) -> None:
         """Pass every event to the sink; without `repairs`, none of the ledger, which costs more than the rest."""
         self.wire = Wire()
@@ -70,7 +68,6 @@ class Engine:
         self.delivered = False
         #: The upstream's own error, in the form that clients raise on.
         self.failure = b""
-        self._dialects = dialects
         self._dialect: Dialect | None = None
         self._profile: Profile | None = profile
         self._sink = sink
@@ -123,7 +120,7 @@ class Engine:
         dialect, stream_id, created = keys.get("dialect"), keys.get("stream"), keys.get("created")
         self._settings = Settings.of(keys, self._profile)
         self._holds = self._settings.held
-        self._dialect = self._dialects.get(dialect) if isinstance(dialect, str) else None
+        self._dialect = self.dialects.get(dialect) if isinstance(dialect, str) else None
         self._verbatim = self._settings.profile == "transparent" or self._dialect is None
         self._stream_id = stream_id if isinstance(stream_id, str) else ""
         self._created = created if type(created) is int else 0
@@ -267,7 +264,7 @@ class Engine:
         if event is not None and self._sink is not None and text:
             self._sink(type(event)(n=record.n, choice=event.choice, text=parse(b'"%b"' % text)))
         for repair in routine.repairs:
-            self.ledger.count(repair)
+            self.ledger.counts[repair] += 1
         return routine.template % tuple(texts) if routine.repairs else raw
 
     # -- frames on their way ------------------------------------------------------------------------------------------

@@ -159,13 +159,9 @@ class Ledger:
         """Enter an edit of the payload of record `n`, or only a name: something that was noticed and not changed."""
         if self.muted:
             return
-        self.count(repair)
+        self.counts[repair] += 1
         if self._sink is not None:
             self._sink(Repaired(n=n, repair=repair, path=path, key=key, before=before, after=after))
-
-    def count(self, repair: str) -> None:
-        """Count one more of these."""
-        self.counts[repair] += 1
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..core import model
 from ..core.json_text import as_list, as_object
 from ..core.lifecycle import State
 from ..core.model import Event
-from ..tape.record import NO_KEYS, Record, speaks
+from ..tape.record import NO_KEYS, RECEIVED, Record, speaks
 from .wire import Call, Pieces, Wire
 
 __all__ = ["Answer", "Markup", "StreamSummary", "Warned"]
@@ -67,7 +67,6 @@ class Markup:
             self.found.update(dict.fromkeys(found))
 
 
-_RECEIVED: Final = frozenset({"frame", "rest", "body"})
 #: Calls named in one warning: a broken upstream can open any number of them.
 _WARNED_CALLS_MAX: Final = 1_000
 
@@ -130,7 +129,7 @@ class StreamSummary:
                 self.first_frame_us = t
         else:
             self._note(kind, record)
-        if kind in _RECEIVED:
+        if kind in RECEIVED:
             self.received_bytes += len(record.raw or b"")
         if events is not None:
             self._take_events(kind, record, events)

@@ -19,7 +19,7 @@ from ..core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from ..core.limits import QUOTED_BYTES_MAX
 from ..wire.sse import Frame, is_block, parse_block
 
-__all__ = ["FORMAT", "NO_KEYS", "Record", "Shape", "decode", "encode", "speaks"]
+__all__ = ["FORMAT", "NO_KEYS", "RECEIVED", "Record", "Shape", "decode", "encode", "speaks"]
 
 NO_KEYS: Final[Mapping[str, Any]] = MappingProxyType({})
 #: The format that this version writes. Unknown kinds and keys never need a new one: they are kept as they are.
@@ -32,7 +32,7 @@ _FRAME_HEAD: Final = re.compile(rb'"n":(0|[1-9]\d{0,17}),"t":(0|[1-9]\d{0,17}),"
 #: Numbers of more than 18 digits are junk: no tape has so many records, and no stream takes so many microseconds.
 _NUMBER_END: Final = 10**18
 #: Kinds that carry bytes of the upstream, which may have come in several reads.
-_RECEIVED: Final = frozenset({"frame", "rest", "body"})
+RECEIVED: Final = frozenset({"frame", "rest", "body"})
 #: The members that stream text in the dialects we know, with a text that is not empty.
 _TEXT: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|delta|text|thinking)":\s?"((?:[^"\\]|\\.)+)"')
 #: Random strings that hide the size of a text: OpenAI's and Mistral's.
@@ -221,7 +221,7 @@ def _checked(head: bytes, payload: bytes | None, value: Any) -> Record | str:
         again = payload is None or (raw and parse_block(raw, first=first).payload == payload)
         if not raw or not again or not is_block(raw, first=first):
             return "not one frame"
-    if kind in _RECEIVED and "cuts" in keys and not _are_cuts(keys["cuts"], t, len(raw or b"")):
+    if kind in RECEIVED and "cuts" in keys and not _are_cuts(keys["cuts"], t, len(raw or b"")):
         return "cuts are not as they should be"
     return Record(n, t, kind, keys or NO_KEYS, raw, payload, value)
 

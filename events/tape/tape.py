@@ -12,7 +12,7 @@ from ..core.errors import LocalError, TapeError
 from ..core.json_text import ABSENT, parse
 from ..core.limits import DAMAGES_MAX, SHAPES_MAX, TAPE_LINE_BYTES_MAX
 from ..wire.sse import BOM, Decoder, Frame
-from .record import FORMAT, NO_KEYS, Record, Shape, decode
+from .record import FORMAT, NO_KEYS, RECEIVED, Record, Shape, decode
 
 __all__ = ["Damage", "Reader", "Recorder", "reads"]
 
@@ -221,11 +221,10 @@ class Reader:
     a tape can be believed.
     """
 
-    def __init__(self, line_bytes_max: int = TAPE_LINE_BYTES_MAX, damages_max: int = DAMAGES_MAX) -> None:
+    def __init__(self, line_bytes_max: int = TAPE_LINE_BYTES_MAX) -> None:
         #: In order of place; the last one of a full list represents all that follow.
         self.damage: list[Damage] = []
         self.ended = False
-        self._damages_max = damages_max
         self._line_bytes_max = line_bytes_max
         self._tail = bytearray()
         self._at = 0
@@ -283,8 +282,8 @@ class Reader:
         return record
 
     def _damaged(self, reason: str) -> None:
-        if len(self.damage) <= self._damages_max:
-            last = len(self.damage) == self._damages_max
+        if len(self.damage) <= DAMAGES_MAX:
+            last = len(self.damage) == DAMAGES_MAX
             self.damage.append(Damage(self._at, "more damage from here on" if last else reason))
 
 
@@ -292,7 +291,7 @@ def reads(records: Iterable[Record]) -> Iterator[tuple[int, bytes]]:
     """Return the upstream's reads of one attempt, as they came: when, and which bytes."""
     time, parts = 0, list[bytes]()
     for record in records:
-        if record.raw is None or record.kind not in ("frame", "rest", "body"):
+        if record.raw is None or record.kind not in RECEIVED:
             continue
         start = 0
         for t, end in [*record.keys.get("cuts", ()), (record.t, len(record.raw))]:

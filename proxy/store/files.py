@@ -22,7 +22,7 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.emit import Emitter
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.folds.wire import Wire
-from wiretape.events.tape.record import NO_KEYS, Record, encode
+from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record, encode
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
@@ -63,7 +63,6 @@ _INLINE_CREATION_S: Final = 0.002
 _OPENING_RECORDS: Final = 2
 #: Descriptors open at once.
 _PORTION: Final = 256
-_RECEIVED: Final = frozenset({"frame", "rest", "body"})
 
 
 class Mended(NamedTuple):
@@ -344,7 +343,7 @@ def mended(path: Path) -> Mended:
         summary.take(record, wire)
         if record.kind == "attempt":
             sha256 = hashlib.sha256()
-        elif record.kind in _RECEIVED:
+        elif record.kind in RECEIVED:
             sha256.update(record.raw or b"")
     end = b""
     if not reader.ended:

@@ -15,7 +15,7 @@ from wiretape.events.core import model
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.emit import events, summarise
-from wiretape.events.tape.record import Record
+from wiretape.events.tape.record import RECEIVED, Record
 from wiretape.events.tape.tape import reads
 
 from ..matching.json_diff import Change, changes, first_difference, plain, shortened
@@ -59,7 +59,6 @@ _VOLATILE: Final = re.compile(
 )
 #: Response headers that change what a client does.
 _ACTED_UPON: Final = frozenset({"content-type", "retry-after", "retry-after-ms", "x-should-retry"})
-_RECEIVED: Final = frozenset({"frame", "rest", "body"})
 #: A replay at the original speed may be off by this much per read.
 _TOLERANCE_US: Final = 5_000
 
@@ -203,7 +202,7 @@ def _is_comment(record: Record) -> bool:
 
 def _parts(records: Stream) -> list[Record]:
     """Return the frames of the last attempt; the reads of a body become one part."""
-    received = [each for each in attempts_of(records)[-1] if each.kind in _RECEIVED and not _is_comment(each)]
+    received = [each for each in attempts_of(records)[-1] if each.kind in RECEIVED and not _is_comment(each)]
     parts: list[Record] = []
     for kind, group in groupby(received, key=lambda record: record.kind):
         same = list(group)

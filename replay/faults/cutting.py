@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.tape.record import Record
+from wiretape.events.tape.record import RECEIVED, Record
 
 from ..playback.script import ORIGINAL, as_played, attempts_of, script_of
 from ..redaction.redact import redact
@@ -19,8 +19,6 @@ __all__ = ["CutEnding", "Prefix", "Unit", "cut", "prefixes_of"]
 
 CutEnding = Literal["reset", "eof", "stall", "cut"]
 Unit = Literal["frames", "bytes"]
-
-_RECEIVED: Final = frozenset({"frame", "rest", "body"})
 
 
 def cut(data: bytes, place: str, ending: CutEnding, *, stream: int | None = None, name: str = "") -> bytes:
@@ -69,7 +67,7 @@ def prefixes_of(streams: Sequence[Sequence[Record]], unit: Unit) -> list[Prefix]
         raise ValueError(f"prefixes are of {' or '.join(get_args(Unit))}, not {unit!r}")
     found: list[Prefix] = []
     for stream, records in enumerate(streams):
-        sizes = [len(record.raw or b"") for record in attempts_of(records)[-1] if record.kind in _RECEIVED]
+        sizes = [len(record.raw or b"") for record in attempts_of(records)[-1] if record.kind in RECEIVED]
         ends = [0, *accumulate(sizes)]
         for frames, (end, following) in enumerate(zip(ends, [*ends[1:], ends[-1] + 1], strict=True)):
             found += [Prefix(stream, at, frames) for at in range(end, following if unit == "bytes" else end + 1)]

@@ -14,11 +14,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, dumps, is_list, is_object, parse
-from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.security.headers import TAPED_ANSWER, TAPED_ANSWER_PREFIXES, TAPED_REQUEST
 
-from ..sealed.clock import RECEIVED
 from ..sealed.texts import Change, Path, Text, edited, texts
 from .plain_text import Joined, joined_texts, opened, pieces_of
 from .shapes import (

@@ -19,18 +19,16 @@ from typing import Any, Final, TypeVar
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, is_list, parse
-from wiretape.events.tape.record import NO_KEYS, Record, decode, encode
+from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record, decode, encode
 
-__all__ = ["ANSWER", "RECEIVED", "TIMED", "UPLOADED", "Clock", "carrying", "clocked", "timed"]
+__all__ = ["ANSWER", "TIMED", "UPLOADED", "Clock", "carrying", "clocked", "timed"]
 
 #: The kinds that `body` and `upload` records become.
 ANSWER: Final = "answer"
 UPLOADED: Final = "uploaded"
 _WHOLE: Final = {"body": ANSWER, "upload": UPLOADED}
 _PARTS: Final = {name: kind for kind, name in _WHOLE.items()}
-#: Kinds that carry bytes of the upstream.
-RECEIVED: Final = frozenset({"frame", "rest", "body"})
-_READ: Final = frozenset({"frame", "rest", "body", ANSWER})
+_READ: Final = RECEIVED | {ANSWER}
 #: Kinds whose place depends on time, or on the client.
 TIMED: Final = frozenset({"commit", "keepalive", "gone"})
 #: Members of `open` that differ in every recording.

@@ -34,11 +34,11 @@ from wiretape.events.core.json_text import (
     parse,
 )
 from wiretape.events.emit import summarise
-from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.events.tape.record import decode as decode_line
 from wiretape.events.tape.record import encode as encode_line
 
-from .clock import ANSWER, RECEIVED, UPLOADED, Clock, clocked, timed
+from .clock import ANSWER, UPLOADED, Clock, clocked, timed
 
 __all__ = [
     "BLOB",

@@ -15,10 +15,10 @@ from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, as_list, parse
-from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.events.wire.sse import parse_block
 
-from .clock import RECEIVED, TIMED, carrying
+from .clock import TIMED, carrying
 
 __all__ = ["Change", "Path", "Scalar", "Text", "edited", "scalars", "summed", "texts", "unquoted"]
 

@@ -80,7 +80,7 @@ def test_splices(payload: bytes, ops: list[Op], expected: bytes) -> None:
 
 
 def test_edits_are_in_order_of_place() -> None:
-    new = {("a",): b"2", ("b",): None, ("c", 0): None, ("d",): b"1"}
+    new: dict[Path, bytes | None] = {("a",): b"2", ("b",): None, ("c", 0): None, ("d",): b"1"}
     assert locate(b'{"a":1,"b":2,"c":[3]}', new) == [
         Edit(1, 1, b'"d":1,'),
         Edit(5, 6, b"2"),

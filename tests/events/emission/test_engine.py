@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.events.emission.toy import Toy
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.model import Ended, Event, Repaired, ToolArgumentsDelta
+from wiretape.events.emission.dialect import Dialect
 from wiretape.events.emission.engine import Engine
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
@@ -34,13 +36,19 @@ def records(*said: tuple[str, str] | str, cause: str = "eof") -> list[Record]:
     return [*made, recorder.end(99, {"cause": cause})]
 
 
+class ToyEngine(Engine):
+    """The engine with nothing but the toy."""
+
+    dialects: ClassVar[Mapping[str, Dialect]] = {"toy": Toy()}
+
+
 class Run:
     """What a client gets of a tape, and every event."""
 
     def __init__(self, tape: list[Record], **settings: Any) -> None:
         self.events: list[Event] = []
         opening = {"dialect": "toy", "stream": "s1", "created": 7, "settings": settings}
-        self.engine = Engine({"toy": Toy()}, sink=self.events.append)
+        self.engine = ToyEngine(sink=self.events.append)
         frames = [frame for record in [tape[0]._replace(keys=opening), *tape[1:]] for frame in self.engine.feed(record)]
         self.values: list[dict[str, Any]] = [json.loads(frame.partition(b"data: ")[2]) for frame in frames]
 

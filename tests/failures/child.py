@@ -17,19 +17,21 @@ from tests.support.house import HEAD, post, role, text
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
-COMMAND: Final = [sys.executable, "-m", "wiretape.proxy.cli.main", "serve"]
+COMMAND: Final = [sys.executable, "-m", "wiretape.proxy.cli.main"]
 
 
 class Child:
-    """One proxy; `url` is where it listens."""
+    """One proxy; `lines` are what it says when it listens, first the base URL."""
 
-    def __init__(self, process: trio.Process, url: str, data: Path) -> None:
+    def __init__(self, process: trio.Process, said: bytes, data: Path) -> None:
         self.process = process
-        self.url = url
-        self.port = int(url.rpartition(":")[2].partition("/")[0])
+        self.lines = said.decode().splitlines()
+        self.url = self.lines[0]
+        self.port = int(self.url.rpartition(":")[2].partition("/")[0])
         self.data = data
         #: All of its log so far.
         self.log = b""
+        self.logged = trio.Event()
         self._sockets: list[trio.socket.SocketType] = []
 
     async def connect(self, *, buffer: int = 0) -> trio.SocketStream:
@@ -51,17 +53,28 @@ class Child:
         self.process.send_signal(number)
 
     async def exited(self, within_s: float) -> tuple[int, float]:
-        """Its exit code, and after how long."""
+        """Return its exit code, and after how long; it has said no more on stdout."""
         began = trio.current_time()
         with trio.fail_after(within_s):
             code = await self.process.wait()
+            assert self.process.stdout is not None
+            assert await self.process.stdout.receive_some() == b""
         return code, trio.current_time() - began
+
+    async def stop(self, *clients: trio.SocketStream) -> None:
+        """Stop it with SIGTERM while these clients read to their ends."""
+        async with trio.open_nursery() as nursery:
+            for client in clients:
+                nursery.start_soon(answered, client)
+            self.signal(signal.SIGTERM)
+            assert (await self.exited(8))[0] == 0
 
     async def keep_log(self) -> None:
         """Reads its stderr to the end."""
         assert self.process.stderr is not None
         async for data in self.process.stderr:
             self.log += data
+        self.logged.set()
 
 
 @asynccontextmanager
@@ -77,7 +90,7 @@ async def serving(
     async with listening(script) as (port, _), trio.open_nursery() as nursery:
         given = ["--upstream", f"http://127.0.0.1:{port}/v1", "--port", "0", "--data", str(root)]
         process = await trio.lowlevel.open_process(
-            [*before, *COMMAND, *given],
+            [*before, *COMMAND, "serve", *given],
             stdout=subprocess.PIPE,
             stderr=stderr,
             cwd=root.parent,
@@ -91,7 +104,7 @@ async def serving(
                     data = await process.stdout.receive_some()
                     assert data, "it did not start"
                     said += data
-            child = Child(process, said.split(b"\n")[0].decode(), root)
+            child = Child(process, said, root)
             if process.stderr is not None:
                 nursery.start_soon(child.keep_log)
             yield child

@@ -154,8 +154,7 @@ async def test_real_reset_closes_the_upstream_each_time(tmp_path: Path) -> None:
                     await trio.sleep(0.002)
             after_s.append(left[number] - gone)
         assert min(after_s) < 0.3  # 50 ms on a quiet machine; what a busy one adds, it does not add each time
-        child.signal(signal.SIGTERM)
-        assert (await child.exited(5))[0] == 0
+        await child.stop()
         assert endings(child.data) == ["client_gone"] * 5
 
 
@@ -179,11 +178,7 @@ async def test_stopped_process_continues_where_it_was(tmp_path: Path) -> None:
         async with trio.open_nursery() as nursery:
             for client in clients:
                 nursery.start_soon(goes_on, client)
-        async with trio.open_nursery() as nursery:
-            for client in clients:
-                nursery.start_soon(answered, client)
-            child.signal(signal.SIGTERM)
-            assert (await child.exited(6))[0] == 0
+        await child.stop(*clients)
         assert endings(child.data) == ["shutdown"] * 5
 
 
@@ -204,7 +199,7 @@ def test_startup_failure_is_one_line_and_an_exit_code(tmp_path: Path, wrong: str
         case _:
             given += ["--host", "0.0.0.0"]  # noqa: S104 - is refused
     done = subprocess.run(
-        [*COMMAND, *given],
+        [*COMMAND, "serve", *given],
         capture_output=True,
         cwd=tmp_path,
         env={**os.environ, **environment},
@@ -223,17 +218,14 @@ def test_startup_failure_is_one_line_and_an_exit_code(tmp_path: Path, wrong: str
 async def test_second_proxy_on_the_same_folder_does_not_start(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", endless(), {"WIRETAPE_SHUTDOWN_DRAIN_S": "0"}) as child:
         client = await asking(child)
-        given = ["--upstream", "http://127.0.0.1:9/v1", "--port", "0", "--data", str(child.data)]
+        given = ["serve", "--upstream", "http://127.0.0.1:9/v1", "--port", "0", "--data", str(child.data)]
         done = await trio.run_process([*COMMAND, *given], capture_stdout=True, capture_stderr=True, check=False)
         assert (done.returncode, done.stdout) == (3, b"")
         assert b"in use by another process" in done.stderr
         assert done.stderr.count(b"\n") == 1
         with trio.fail_after(1):
             assert b"word" in await client.receive_some()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(answered, client)
-            child.signal(signal.SIGTERM)
-            assert (await child.exited(6))[0] == 0
+        await child.stop(client)
         assert endings(child.data) == ["shutdown"]
 
 
@@ -300,11 +292,7 @@ async def test_new_streams_are_refused_before_descriptors_run_out(tmp_path: Path
         await clients.pop().aclose()
         await trio.sleep(0.5)
         clients.append(await asking(child))  # and there is room again
-        async with trio.open_nursery() as nursery:
-            for client in clients:
-                nursery.start_soon(answered, client)
-            child.signal(signal.SIGTERM)
-            assert (await child.exited(8))[0] == 0
+        await child.stop(*clients)
         lines: list[Any] = [json.loads(line) for line in child.log.splitlines()]
         complaints = [line for line in lines if "accept" in str(line)]
         assert len(complaints) <= 5

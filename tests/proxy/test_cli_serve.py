@@ -5,120 +5,62 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
-from collections.abc import Generator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from queue import Queue
 
 import pytest
 import trio
 
+from tests.failures.child import COMMAND, answered, asking, serving
 from tests.proxy.store_cases import flat, stream_of
+from tests.support.house import Peer, answer, text
 from wiretape.events.tape.record import encode
 from wiretape.proxy.cli.main import announcement
-from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
-from wiretape.replay.playback.server import listening
-
-COMMAND = [sys.executable, "-m", "wiretape.proxy.cli.main"]
-FRAME = b'data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[%s]}\n\n'
-SAYS_HI = FRAME % b'{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}'
 
 
-@contextmanager
-def upstream() -> Generator[str]:
-    """Run an upstream in a thread that sends `hi` and then nothing."""
-    said: Queue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = Queue()
-
-    def choose(request: Request) -> Script:
-        if request.method == b"GET":
-            return json_answer(b'{"object":"list","data":[]}')
-        return event_stream([SAYS_HI], end=Fault.STALL)
-
-    async def serve() -> None:
-        with trio.CancelScope() as scope:
-            async with listening(choose) as (url, _):
-                said.put((url, trio.lowlevel.current_trio_token(), scope))
-                await trio.sleep_forever()
-
-    thread = threading.Thread(target=trio.run, args=(serve,))
-    thread.start()
-    url, token, scope = said.get(timeout=10)
-    try:
-        yield url
-    finally:
-        token.run_sync_soon(scope.cancel)
-        thread.join()
-
-
-@contextmanager
-def served(url: str, data: Path, *options: str) -> Generator[tuple[subprocess.Popen[str], str, str]]:
-    """Run the server; yield the process, its base URL and its first lines."""
-    process = subprocess.Popen(
-        [*COMMAND, "serve", "--upstream", url, "--port", "0", "--data", data, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        lines = [process.stdout.readline() for _ in range(3)]
-        yield process, lines[0].strip(), "".join(lines)
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=30)
-
-
-def posted(base: str) -> urllib.request.Request:
-    body = json.dumps({"model": "m", "stream": True, "messages": []}).encode()
-    return urllib.request.Request(  # noqa: S310 - our own address
-        f"{base}/chat/completions", body, {"Content-Type": "application/json"}
-    )
+async def run(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+    with trio.fail_after(30):
+        return await trio.run_process(
+            [*COMMAND, *map(str, arguments)], capture_stdout=True, capture_stderr=True, check=False
+        )
 
 
 @pytest.mark.slow
-def test_live_stream_is_listed_and_followed_and_ends_at_shutdown(tmp_path: Path) -> None:
+async def test_live_stream_is_listed_and_followed_and_ends_at_shutdown(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with upstream() as url, served(url, data, "--shutdown-drain-s", "0") as (process, base, lines):
-        with urllib.request.urlopen(posted(base), timeout=10) as answer:  # noqa: S310
-            assert b'"hi"' in answer.readline()
-            (row,) = json.loads(run("ls", "--live", "--json", "--data", data).stdout)
-            assert (row["live"], row["model"], row["ending"]) == (True, "m", None)
+    async with serving(data, Peer(text("hi"), end="stall"), {"WIRETAPE_SHUTDOWN_DRAIN_S": "0"}) as child:
+        client = await asking(child)
+        (row,) = json.loads((await run("ls", "--live", "--json", "--data", data)).stdout)
+        assert (row["live"], row["model"], row["ending"]) == (True, "m", None)
 
-            follower = subprocess.Popen([*COMMAND, "follow", row["id"][:8], "--data", data], stdout=subprocess.PIPE)
-            assert follower.stdout is not None
-            assert os.read(follower.stdout.fileno(), 100) == b"hi"
-
-            assert "in use by another process" in run("reindex", "--data", data).stderr
-            process.send_signal(signal.SIGTERM)
-            rest = answer.read()
-        assert follower.communicate(timeout=10)[0] == b"\n[shutdown]\n"
-        assert follower.returncode == 0
-        out, err = process.communicate(timeout=10)
-        assert (process.returncode, out) == (0, ""), err
-    assert b'"error"' in rest
-    assert lines == announcement(base.removesuffix("/v1"))
-    assert row["id"] in err
-    assert "Traceback" not in err
-    assert json.loads(run("show", row["id"], "--json", "--data", data).stdout)["ending"] == "shutdown"
+        command = [*COMMAND, "follow", row["id"][:8], "--data", str(data)]
+        follower = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+        assert follower.stdout is not None
+        with trio.fail_after(30):
+            assert await follower.stdout.receive_some(100) == b"hi"
+            assert b"in use by another process" in (await run("reindex", "--data", data)).stderr
+            child.signal(signal.SIGTERM)
+            assert b'"error"' in await answered(client)
+            assert b"".join([bytes(said) async for said in follower.stdout]) == b"\n[shutdown]\n"
+            assert (await follower.wait(), (await child.exited(10))[0]) == (0, 0)
+        await child.logged.wait()
+        assert "\n".join([*child.lines, ""]) == announcement(child.url.removesuffix("/v1"))
+        assert row["id"].encode() in child.log
+        assert b"Traceback" not in child.log
+    assert json.loads((await run("show", row["id"], "--json", "--data", data)).stdout)["ending"] == "shutdown"
 
 
 @pytest.mark.slow
-def test_lines_to_copy_work(tmp_path: Path) -> None:
-    with upstream() as url, served(url, tmp_path / "data") as (_, base, lines):
-        _, export, curl = lines.splitlines()
-        assert export == f"export OPENAI_BASE_URL={base}"
-        assert curl.startswith(f"curl -N {base}/chat/completions ")
-        with urllib.request.urlopen(f"{base}/models", timeout=10) as answer:  # noqa: S310
-            assert json.load(answer)["object"] == "list"
-        words = subprocess.run(
-            ["sh", "-c", f"printf '%s\\n' {curl}"], capture_output=True, text=True, check=True
-        ).stdout
+async def test_lines_to_copy_work(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data", answer(200, b'{"object":"list"}')) as child:
+        _, export, curl = child.lines
+        assert export == f"export OPENAI_BASE_URL={child.url}"
+        assert curl.startswith(f"curl -N {child.url}/chat/completions ")
+        models = partial(urllib.request.urlopen, f"{child.url}/models", timeout=10)
+        with await trio.to_thread.run_sync(models) as listed:
+            assert json.load(listed) == {"object": "list"}
+        words = (await trio.run_process(["sh", "-c", f"printf '%s\\n' {curl}"], capture_stdout=True)).stdout
         assert json.loads(words.splitlines()[-1])["stream"] is True
 
 

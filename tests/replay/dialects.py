@@ -3,25 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from tests.support.chat import DONE, HEAD, begin, call, finish, sse, text
 from wiretape.events.core.json_text import dumps
-
-
-def chat(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
-    """One chunk."""
-    choice = {"index": 0, "delta": dict(delta), "finish_reason": finish}
-    value = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
-    return b"data: %b\n\n" % dumps(value)
 
 
 def event(kind: str, **more: Any) -> bytes:
     """One event of Responses or Messages."""
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), dumps({"type": kind, **more}))
-
-
-def _call(index: int, arguments: str, name: str | None = None) -> bytes:
-    first = {"id": f"call_{index}", "type": "function"} if name else {}
-    function = ({"name": name} if name else {}) | {"arguments": arguments}
-    return chat({"tool_calls": [{"index": index, **first, "function": function}]})
 
 
 def _item(index: int, name: str) -> dict[str, Any]:
@@ -44,18 +32,18 @@ def _delta(index: int, kind: str, name: str, text: str) -> bytes:
 #: their names before them), and the finish, the usage and the end as the dialect has them.
 ANSWERS: Final[Mapping[str, Sequence[bytes]]] = {
     "chat": (
-        chat({"role": "assistant", "content": ""}),
-        chat({"content": "Grüße "}),
-        chat({"content": "aus Zürich"}),
-        _call(0, "", "read_file"),
-        _call(0, '{"path":'),
-        _call(0, '"notes"}'),
-        _call(1, "", "write_file"),
-        _call(1, '{"pa'),
-        _call(1, 'th":"b"}'),
-        chat({}, "tool_calls"),
-        chat({}, choices=[], usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}),
-        b"data: [DONE]\n\n",
+        text("", role=True),
+        text("Grüße "),
+        text("aus Zürich"),
+        begin("call_0", "read_file"),
+        call(index=0, arguments='{"path":'),
+        call(index=0, arguments='"notes"}'),
+        begin("call_1", "write_file", index=1),
+        call(index=1, arguments='{"pa'),
+        call(index=1, arguments='th":"b"}'),
+        finish("tool_calls"),
+        sse({**HEAD, "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}),
+        DONE,
     ),
     "responses": (
         _responses("created", response={"id": "resp_1", "status": "in_progress"}),

@@ -1,14 +1,18 @@
 """Tapes for tests of playback, made without a proxy."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 from tests.replay.dialects import ANSWERS, PATHS
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import NO_KEYS, Record, encode
+from wiretape.replay.check import check
 from wiretape.replay.matching.match import Deck, How, Row, prepare_of
 from wiretape.replay.playback.script import Script, as_played, event_stream
 from wiretape.replay.seal import EXACT, seal
+from wiretape.replay.sealed.files import Recording, parse
 
 
 def asked(text: str, **more: Any) -> bytes:
@@ -36,6 +40,19 @@ def stream(
 def sealed(*streams: Sequence[Record]) -> bytes:
     """Return a sealed tape with unchanged bytes."""
     return seal(streams, EXACT)
+
+
+def codes(data: bytes) -> list[str]:
+    """Return what `check` finds wrong with a tape."""
+    return [each.code for each in check(Path("a.tape"), data, date(2026, 11, 18)) if each.wrong]
+
+
+def checked(data: bytes) -> Recording:
+    """Check that a sealed tape is in order and stays the same when it is sealed again; return it read."""
+    recording = parse(data)
+    assert seal(recording.streams, headers=[recording.header]) == data, "idempotent"
+    assert codes(data) == []
+    return recording
 
 
 def live(records: Sequence[Record]) -> bytes:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.replay.dialects import ANSWERS, chat
+from tests.replay.dialects import ANSWERS
+from tests.support.chat import frame
 from wiretape.events.core.json_text import as_object, parse
 from wiretape.events.wire.sse import Decoder
 from wiretape.replay.faults.faults import KINDS, Faults, overlay
@@ -146,7 +147,7 @@ def test_frames_are_dropped_or_duplicated(dialect: str, case: str) -> None:
 
 
 def test_dropping_a_finish_keeps_the_rest_of_its_frame() -> None:
-    whole = event_stream([chat({"content": "x"}, "stop"), b"data: [DONE]\n\n"])
+    whole = event_stream([frame({"content": "x"}, "stop"), b"data: [DONE]\n\n"])
     choice = values(over(whole, "drop@finish").body)[0]["choices"][0]
     assert (choice["delta"], choice["finish_reason"]) == ({"content": "x"}, None)
 

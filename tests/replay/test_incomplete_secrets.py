@@ -2,24 +2,20 @@
 
 import random
 from collections.abc import Sequence
-from datetime import date
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from tests.replay.canaries import CANARIES
 from tests.replay.captured import recorded
-from tests.replay.made import live, stream
+from tests.replay.made import checked, codes, live, stream
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import as_list, as_object, dumps
 from wiretape.events.tape.record import Record
-from wiretape.replay.check import check
 from wiretape.replay.faults.cutting import cut
 from wiretape.replay.playback.script import Fault, event_stream
 from wiretape.replay.redaction.redact import findings
 from wiretape.replay.seal import Rules, seal
-from wiretape.replay.sealed.files import parse
 
 KEY: Final = CANARIES["openai-project"]
 
@@ -43,19 +39,6 @@ def cuts(text: str, chars: int) -> list[str]:
     return [text[at : at + chars] for at in range(0, len(text), chars)]
 
 
-def wrong(data: bytes) -> list[str]:
-    return [each.code for each in check(Path("a.tape"), data, date(2026, 11, 19)) if each.wrong]
-
-
-def sealed(*streams: list[Record]) -> bytes:
-    """Sealed, and what holds of all that is."""
-    data = seal(streams)
-    header, again = parse(data)
-    assert seal(again, headers=[header]) == data, "idempotent"
-    assert wrong(data) == []
-    return data
-
-
 # -- cut --------------------------------------------------------------------------------------------------------------
 
 
@@ -64,13 +47,13 @@ def test_key_cut_by_a_reset_is_replaced(vendor: str) -> None:
     """Seen: the request said `[redacted-huggingface-1]`, the frames and the fold line 36 of its 37 characters."""
     said = f"my token is {CANARIES[vendor]}"
     echo = saying(*cuts(said[:-1], 4), asked_for=f"{said} thanks", end=Fault.RESET)
-    data = sealed(echo)
+    data = seal([echo])
     placeholder = f"[redacted-{vendor.partition('-')[0]}-1]"
-    joined = "".join(contents(parse(data).streams[0]))
+    joined = "".join(contents(checked(data).streams[0]))
     assert joined.rstrip("-") == f"my token is {placeholder}"  # of the last line of a private key dashes stay
     assert CANARIES[vendor][10:-1].encode() not in data
     exact = seal([echo], Rules(exact=True, secrets_allowed=True))
-    assert wrong(exact).count("secret") >= 2
+    assert codes(exact).count("secret") >= 2
 
 
 @pytest.mark.parametrize("place", ["frame:4", "frame:5", "byte:300"])
@@ -78,7 +61,7 @@ def test_a_live_tape_is_sealed_before_it_is_cut(place: str) -> None:
     """Seen: cut first, the key was unknown when sealing."""
     records = saying("so ", KEY[:40], KEY[40:80], KEY[80:], " ok", done=True)
     data = cut(live(records), place, "reset")
-    assert wrong(data) == []
+    assert codes(data) == []
     assert b"[redacted-openai-1]" in data
     assert KEY[8:30].encode() not in data
 
@@ -100,8 +83,8 @@ def test_no_false_alarm_in_captures_cut_anywhere(protocol: str) -> None:
 def test_cumulative_stream_keeps_no_part_of_the_key(vendor: str) -> None:
     """Seen: early frames kept most of the key, and the word after it was taken for its end."""
     text = f"my token is {CANARIES[vendor]} thanks"
-    data = sealed(saying(*(text[:at] for at in range(4, len(text) + 5, 5)), done=True))
-    [records] = parse(data).streams
+    data = seal([saying(*(text[:at] for at in range(4, len(text) + 5, 5)), done=True)])
+    [records] = checked(data).streams
     assert data.count(b"-2]") == 0
     for said in contents(records):
         left = said.removeprefix("my token is ")

@@ -77,51 +77,25 @@ def holds(schema: Any, value: Any) -> bool:
     return all(_KEYWORDS[name](said, value, schema) for name, said in schema.items())
 
 
-def _type(said: Any, value: Any, _: Any) -> bool:
-    kinds = said if is_list(said) else [said]
-    return any(isinstance(value, _TYPES[kind]) and (kind == "boolean") == isinstance(value, bool) for kind in kinds)
-
-
-def _properties(said: Any, value: Any, _: Any) -> bool:
-    return not is_object(value) or all(holds(each, value[name]) for name, each in said.items() if name in value)
-
-
-def _additional(said: Any, value: Any, schema: Any) -> bool:
-    return said or not is_object(value) or value.keys() <= schema["properties"].keys()
-
-
-def _items(said: Any, value: Any, _: Any) -> bool:
-    return all(holds(said, each) for each in as_list(value))
-
-
-def _prefix(said: Any, value: Any, _: Any) -> bool:
-    return all(holds(each, item) for each, item in zip(said, as_list(value), strict=False))
-
-
-def _if(said: Any, value: Any, schema: Any) -> bool:
-    return not holds(said, value) or holds(schema["then"], value)
-
-
-def _reference(said: str, value: Any, _: Any) -> bool:
-    return holds(SCHEMA["$defs"][said.removeprefix("#/$defs/")], value)
-
-
-def _annotation(_said: Any, _value: Any, _schema: Any) -> bool:
-    return True
+def _is(kind: str, value: Any) -> bool:
+    return isinstance(value, _TYPES[kind]) and (kind == "boolean") == isinstance(value, bool)
 
 
 _KEYWORDS: Final[Mapping[str, Callable[[Any, Any, Any], bool]]] = {
-    "$schema": _annotation,
-    "$comment": _annotation,
-    "$defs": _annotation,
-    "then": _annotation,
-    "$ref": _reference,
-    "type": _type,
-    "properties": _properties,
-    "additionalProperties": _additional,
-    "items": _items,
-    "prefixItems": _prefix,
-    "if": _if,
+    **dict.fromkeys(("$schema", "$comment", "$defs", "then"), lambda _said, _value, _schema: True),
+    "$ref": lambda said, value, _: holds(SCHEMA["$defs"][said.removeprefix("#/$defs/")], value),
+    "type": lambda said, value, _: any(_is(kind, value) for kind in (said if is_list(said) else [said])),
+    "properties": lambda said, value, _: (
+        not is_object(value) or all(holds(each, value[name]) for name, each in said.items() if name in value)
+    ),
+    "additionalProperties": lambda said, value, schema: (
+        said or not is_object(value) or value.keys() <= schema["properties"].keys()
+    ),
+    "items": lambda said, value, _: all(holds(said, each) for each in as_list(value)),
+    "prefixItems": lambda said, value, _: all(
+        holds(each, item) for each, item in zip(said, as_list(value), strict=False)
+    ),
+    "if": lambda said, value, schema: not holds(said, value) or holds(schema["then"], value),
     "const": lambda said, value, _: said == value and type(said) is type(value),
     "enum": lambda said, value, _: value in said,
     "required": lambda said, value, _: not is_object(value) or all(name in value for name in said),

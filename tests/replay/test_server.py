@@ -132,12 +132,6 @@ REFUSED = {
         400,
         "A header is folded, has no name or contains a control character.",
     ),
-    "an invalid length": (POST.replace(b"Length: 2", b"Length: -2"), 400, "The header content-length is not a number."),
-    "another coding": (
-        GET[:-2] + b"Transfer-Encoding: gzip\r\n\r\n",
-        501,
-        "The only supported transfer encoding is chunked.",
-    ),
     "an invalid chunk": (
         GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
         400,
@@ -230,9 +224,6 @@ async def test_an_internal_error_resets_only_its_connection() -> None:
         "internal error, TypeError in server.py line N: the connection is reset",
         "internal error, AssertionError in test_server.py line N: the connection is reset",
     ]
-
-
-# -- times ------------------------------------------------------------------------------------------------------------
 
 
 # -- on a port --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The in-memory transport: reads, times and endings as over a socket, for httpx and httpx2."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -11,9 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from wiretape.events.tape.record import Record
-from wiretape.events.tape.tape import Recorder
-from wiretape.replay.playback.script import ORIGINAL, Fault, Request, Script, event_stream, script_of
+from tests.support.chat import DONE, text
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream
 from wiretape.replay.playback.transport import TapeTransport
 
 PIECES = [b"data: 1\n\n", b"data: 2\n\ndata: 3\n\n", b"data: \xf0\x9f", b"\x98\x80\n\n"]
@@ -71,21 +69,6 @@ async def test_a_broken_or_missing_response_raises_the_error_of_its_library(
             await reads(library, script, timeout=5)
 
 
-def recorded(gaps_s: Sequence[float]) -> list[Record]:
-    """Return a stream with these gaps."""
-    recorder, t = Recorder(), 0
-    records = [recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": "chat"})]
-    records += recorder.attempt(0, {"attempt": 1})
-    records.append(recorder.record("head", 0, {"status": 200, "headers": [["content-type", "text/event-stream"]]}))
-    for number, gap_s in enumerate(gaps_s):
-        t += int(gap_s * 1_000_000)
-        chunk = b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,'
-        chunk += b'"delta":{"content":"%d "},"finish_reason":null}]}' % number
-        records += recorder.read(t, b"data: %b\n\n" % chunk)
-    records += recorder.read(t, b"data: [DONE]\n\n")
-    return [*records, recorder.end(t, {"cause": "done", "ending": "completed", "flags": [], "framed": True})]
-
-
 # The SDK leaves its generators to the collector with any transport.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_the_openai_sdk_streams_through_it(autojump_clock: MockClock) -> None:
@@ -93,7 +76,8 @@ async def test_the_openai_sdk_streams_through_it(autojump_clock: MockClock) -> N
 
     def choose(request: Request) -> Script:
         asked.append(request)
-        return script_of(recorded([1.0, 60.0, 3.0]), speed=ORIGINAL)
+        steps = [Step(gap_s, text(f"{at} ")) for at, gap_s in enumerate([1.0, 60.0, 3.0])]
+        return Script(steps=[*steps, Step(0, DONE)])
 
     transport: Any = TapeTransport(choose)  # which is httpx's by name
     async with (

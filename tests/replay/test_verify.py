@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from tests.replay.test_compare import CALL, TEXT, USAGE, recorded
 from tests.support.chat import DONE, finish, text
+from tests.support.tapes import Turn, records_of
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.cli.main import app
@@ -65,17 +65,11 @@ async def test_the_recorded_request_is_sent_with_the_given_key() -> None:
 
 def responses(id_: str, *asked: dict[str, Any]) -> list[list[Record]]:
     """Return a Responses stream for each request, each with its own response id."""
-    streams: list[list[Record]] = []
-    for number, body in enumerate(asked, 1):
-        recorder = Recorder()
-        path = {"method": "POST", "path": "/v1/responses"}
-        records = [recorder.record("open", 0, {"format": 1, "stream": "s", "dialect": ""})]
-        records += [recorder.record("request", 0, path, dumps(body)), *recorder.attempt(1, {"number": 1})]
-        records.append(recorder.record("head", 1, {"status": 200, "headers": [["content-type", "text/event-stream"]]}))
-        records += [each for frame in said(f"{id_}{number}") for each in recorder.read(2, frame)]
-        records.append(recorder.end(3, {"cause": "framed", "ending": "completed", "flags": []}))
-        streams.append(records)
-    return streams
+    turns = [
+        Turn(body, [(0.0, frame) for frame in said(f"{id_}{number}")], path="/v1/responses", dialect="")
+        for number, body in enumerate(asked, 1)
+    ]
+    return [records_of(turn) for turn in turns]
 
 
 def said(id_: str) -> list[bytes]:

@@ -23,6 +23,11 @@ def _base64(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
+def pieces(text: str, chars: int) -> list[str]:
+    """Return a text in pieces of this many characters."""
+    return [text[at : at + chars] for at in range(0, len(text), chars)]
+
+
 #: Put together from two parts, so that no scanner of this repository takes them for keys.
 CANARIES: Final[Mapping[str, str]] = {
     "openai": "sk-" + _some(48),

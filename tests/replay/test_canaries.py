@@ -12,7 +12,7 @@ import pytest
 from trio.testing import MockClock
 
 from tests.proxy.scripted import Script
-from tests.replay.canaries import CANARIES
+from tests.replay.canaries import CANARIES, pieces
 from tests.support.house import ASKED, DONE, HEAD, House, Peer, answer, call, finish, frame, house, role, text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
@@ -29,10 +29,6 @@ KEY: Final = CANARIES
 DOCS: Final = Path(__file__).parents[2] / "docs" / "sealed-tapes.md"
 
 
-def split(secret: str, size: int) -> list[str]:
-    return [secret[at : at + size] for at in range(0, len(secret), size)]
-
-
 def escaped(secret: str) -> str:
     return "".join(f"\\u{ord(char):04x}" for char in secret)
 
@@ -47,7 +43,7 @@ def in_program(secret: str) -> str:
 
 def in_lines(secret: str) -> str:
     encoded = base64.b64encode(f"{'word ' * 30}x{secret}".encode()).decode()
-    return "\n".join(split(encoded, 76))
+    return "\n".join(pieces(encoded, 76))
 
 
 def twice(secret: str) -> str:
@@ -120,24 +116,24 @@ ANSWER: Final = ONCE.replace(TYPE, b"%bX-Request-Id: %b\r\n" % (TYPE, KEY["pypi"
 def answered() -> Iterator[bytes]:
     """Stream text, reasoning and arguments in pieces, with keys between them."""
     yield role()
-    yield from (text(piece) for piece in ["the key is ", *split(KEY["huggingface"], 3), " so"])
-    yield from (frame({"reasoning_content": piece}) for piece in split(KEY["jwt"], 7))
+    yield from (text(piece) for piece in ["the key is ", *pieces(KEY["huggingface"], 3), " so"])
+    yield from (frame({"reasoning_content": piece}) for piece in pieces(KEY["jwt"], 7))
     yield b": %b\n\n" % KEY["npm"].encode()
     yield call('{"to":"', "send")
-    yield from (call(piece) for piece in split(KEY["sendgrid"], 5))
+    yield from (call(piece) for piece in pieces(KEY["sendgrid"], 5))
     yield call('","p":"' + escaped(KEY["github-fine"]) + '"}')
     yield frame({"content": ""}, x_echo={"headers": {"authorization": f"Bearer {KEY['openrouter']}"}})
     yield finish("tool_calls")
     yield DONE
 
 
-def pieces(secret: str) -> list[str]:
-    return ["it is ", *split(secret, 3), ", so"]
+def in_a_sentence(secret: str) -> list[str]:
+    return ["it is ", *pieces(secret, 3), ", so"]
 
 
 def in_blocks(secret: str) -> Iterator[bytes]:
     """Stream Messages: the first piece is in the frame that begins the block, the last before an index that was cut."""
-    first, *others = pieces(secret)
+    first, *others = in_a_sentence(secret)
     begun = {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": first}}
     yield b"event: content_block_start\ndata: %b\n\n" % dumps(begun)
     for piece in others[:-4]:
@@ -153,8 +149,8 @@ def scripts() -> Sequence[Script]:
     basic = base64.b64encode(f"user:{KEY['stripe']}".encode())
     page = b"<p>caf\xe9 %b Basic %b</p>" % (KEY["pem"].encode(), basic)
     echoed = frame({"content": "x"}, error={"message": f"upstream said {KEY['slack']}"})
-    lines = b"".join(dumps({"message": {"content": said}}) + b"\n" for said in pieces(KEY["postman"]))
-    array = b",\r\n".join(dumps({"parts": [{"text": said}]}) for said in pieces(KEY["jina"]))
+    lines = b"".join(dumps({"message": {"content": said}}) + b"\n" for said in in_a_sentence(KEY["postman"]))
+    array = b",\r\n".join(dumps({"parts": [{"text": said}]}) for said in in_a_sentence(KEY["jina"]))
     return (
         Peer(*answered(), head=ANSWER),
         answer(401, wrong, CLOSE),
@@ -165,7 +161,7 @@ def scripts() -> Sequence[Script]:
         answer(200, lines, CLOSE, kind="application/x-ndjson"),
         answer(200, b"[%b]" % array, CLOSE),
         Peer(*in_blocks(KEY["voyage"]), head=ONCE),
-        Peer(*(b"data: %b\n\n" % said.encode() for said in pieces(KEY["vault"])), head=ONCE),
+        Peer(*(b"data: %b\n\n" % said.encode() for said in in_a_sentence(KEY["vault"])), head=ONCE),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.replay.canaries import CANARIES
+from tests.replay.canaries import CANARIES, pieces
 from tests.replay.captured import recorded
 from tests.replay.made import checked, codes, live, stream
 from tests.support.corpus import needs_corpus, sampled
@@ -20,9 +20,9 @@ from wiretape.replay.seal import Rules, seal
 KEY: Final = CANARIES["openai-project"]
 
 
-def saying(*pieces: str, asked_for: str = "hi", end: Fault | None = None, done: bool = False) -> list[Record]:
+def saying(*said: str, asked_for: str = "hi", end: Fault | None = None, done: bool = False) -> list[Record]:
     """A chat stream of these pieces."""
-    chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces]
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in said]
     chunks += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}] if done else []
     frames = [b"data: %b\n\n" % dumps(chunk) for chunk in chunks] + [b"data: [DONE]\n\n"] * done
     return stream(event_stream(frames, end=end), asked_for)
@@ -35,10 +35,6 @@ def contents(records: Sequence[Record]) -> list[str]:
     return [delta["content"] for delta in deltas if "content" in delta]
 
 
-def cuts(text: str, chars: int) -> list[str]:
-    return [text[at : at + chars] for at in range(0, len(text), chars)]
-
-
 # -- cut --------------------------------------------------------------------------------------------------------------
 
 
@@ -46,7 +42,7 @@ def cuts(text: str, chars: int) -> list[str]:
 def test_key_cut_by_a_reset_is_replaced(vendor: str) -> None:
     """Seen: the request said `[redacted-huggingface-1]`, the frames and the fold line 36 of its 37 characters."""
     said = f"my token is {CANARIES[vendor]}"
-    echo = saying(*cuts(said[:-1], 4), asked_for=f"{said} thanks", end=Fault.RESET)
+    echo = saying(*pieces(said[:-1], 4), asked_for=f"{said} thanks", end=Fault.RESET)
     data = seal([echo])
     placeholder = f"[redacted-{vendor.partition('-')[0]}-1]"
     joined = "".join(contents(checked(data).streams[0]))

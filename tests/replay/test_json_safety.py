@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.replay.canaries import pieces
 from tests.replay.test_redact import arguments, tape
 from wiretape.events.tape.record import Record
 from wiretape.replay.redaction.redact import findings, redact
@@ -17,18 +18,14 @@ COMMANDS: Final = {
 }
 
 
-def cuts(text: str, chars: int, first: int = 0) -> list[str]:
-    return [text[:first]] * bool(first) + [text[at : at + chars] for at in range(first, len(text), chars)]
-
-
 def joined(records: list[Record]) -> str:
     calls = [record.value["choices"][0]["delta"]["tool_calls"] for record in records if record.kind == "frame"]
     return "".join(call[0]["function"]["arguments"] for call in calls)
 
 
-def redacted(*pieces: str, redaction: Redaction | None = None) -> str:
+def redacted(*parts: str, redaction: Redaction | None = None) -> str:
     """What is left of them, and what holds of all that is left."""
-    [done] = redact([tape(*arguments(*pieces))], redaction)
+    [done] = redact([tape(*arguments(*parts))], redaction)
     assert redact([done], redaction) == [done], "idempotent"
     assert findings([done], redaction) == []
     return joined(done)
@@ -40,7 +37,7 @@ def test_password_with_a_quote_is_replaced_completely(command: str, chars: int) 
     """Seen: `\\"` lost its backslash to the placeholder, so no reader could parse it, and `er22` stayed."""
     said = json.dumps({"cmd": command, "n": 1})
     expected = command.replace(COMMANDS[command], "[redacted-secret-1]")
-    assert json.loads(redacted(*cuts(said, chars))) == {"cmd": expected, "n": 1}
+    assert json.loads(redacted(*pieces(said, chars))) == {"cmd": expected, "n": 1}
 
 
 @pytest.mark.parametrize("chars", [1, 2, 3])
@@ -51,7 +48,8 @@ def test_brace_after_a_password_of_any_characters_stays(password: str, *, ascii_
     said = json.dumps({"password": password, "n": 1}, ensure_ascii=ascii_only)
     for first in range(chars):
         calls: list[Any] = [
-            {"index": 0, "id": "c", "function": {"name": "f", "arguments": piece}} for piece in cuts(said, chars, first)
+            {"index": 0, "id": "c", "function": {"name": "f", "arguments": piece}}
+            for piece in filter(None, [said[:first], *pieces(said[first:], chars)])
         ]
         chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in calls]
         [done] = redact([tape(*(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks))])
@@ -61,5 +59,5 @@ def test_brace_after_a_password_of_any_characters_stays(password: str, *, ascii_
 @pytest.mark.parametrize("chars", [1000, 4])
 def test_arguments_in_pieces_under_a_path_are_one_placeholder(chars: int) -> None:
     path = "choices[*].delta.tool_calls[*].function.arguments"
-    said = redacted(*cuts('{"a": "some words"}', chars), redaction=Redaction(paths=(path,)))
+    said = redacted(*pieces('{"a": "some words"}', chars), redaction=Redaction(paths=(path,)))
     assert json.loads(said) == {"redacted": "[redacted-path-1]"}

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.replay.test_redact import clean, tape
-from wiretape.events.core.json_text import as_list, dumps, is_list, is_object
+from tests.replay.test_redact import clean, every_string, tape
+from wiretape.events.core.json_text import dumps, is_list, is_object
 from wiretape.events.tape.tape import Recorder
 from wiretape.replay.redaction.redact import redact
 from wiretape.replay.redaction.user_rules import Redaction
@@ -127,13 +127,6 @@ _SHORT: Final = frozenset(
 )  # fmt: skip
 
 
-def _strings(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    inner: Any = value.values() if is_object(value) else as_list(value)
-    return [said for each in inner for said in _strings(each)]
-
-
 def _sealed(body: bytes) -> bytes:
     [done] = redact([tape(request=body)], PROMPTS)
     return done[1].raw or b""
@@ -144,8 +137,8 @@ def test_words_are_replaced_and_everything_else_stays(dialect: str) -> None:
     body = dumps(ASKED[dialect])
     clean(tape(request=body), WORD, redaction=PROMPTS)
     left = json.loads(_sealed(body))
-    kept = [said for said in _strings(left) if "[prompt sha256:" not in said]
-    assert kept == [said for said in _strings(ASKED[dialect]) if said in _SHORT], "what is no word stays"
+    kept = [said for said in every_string(left) if "[prompt sha256:" not in said]
+    assert kept == [said for said in every_string(ASKED[dialect]) if said in _SHORT], "what is no word stays"
     assert _shape(left) == _shape(ASKED[dialect])
 
 

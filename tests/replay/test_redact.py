@@ -95,6 +95,7 @@ _DELTAS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
 )
 
 
+_OTHER: Final[Any] = {"choices": [{"index": 7, "delta": {"content": "x"}}]}
 #: Whose text is JSON.
 _ARGUMENTS: Final = frozenset({"arguments", "partial", "responses arguments"})
 
@@ -115,12 +116,11 @@ def test_streamed_secret_in_any_pieces_is_replaced(vendor: str, shape: str, data
     text = f'{{"a":"é {json.dumps(secret)[1:-1]} b"}}' if shape in _ARGUMENTS else f"é \\ {secret} b"
     places = sorted(data.draw(st.sets(st.integers(1, len(text) - 1), max_size=6)))
     pieces = [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
-    other = {"choices": [{"index": 7, "delta": {"content": "x"}}]}
     bodies: list[bytes] = []
     for piece in pieces:
-        bodies += [b"data: %b\n\n" % dumps(_DELTAS[shape](piece)), b"data: %b\n\n" % dumps(other)]
+        bodies += [b"data: %b\n\n" % dumps(_DELTAS[shape](piece)), b"data: %b\n\n" % dumps(_OTHER)]
     [done] = redact([tape(*bodies)])
-    joined = "".join(_strings(record.value, shape) for record in done if record.kind == "frame")
+    joined = _said(done, shape)
     vendor_said = vendor.partition("-")[0]
     assert joined == text.replace(json.dumps(secret)[1:-1] if text[0] == "{" else secret, f"[redacted-{vendor_said}-1]")
     assert findings([done]) == []
@@ -133,32 +133,16 @@ def test_piece_after_a_backslash_is_not_an_escape(shape: str) -> None:
     at = text.index("\\") + 1
     pieces = [text[:at], text[at:]]
     [done] = redact([tape(*(b"data: %b\n\n" % dumps(_DELTAS[shape](piece)) for piece in pieces))])
-    joined = "".join(_strings(record.value, shape) for record in done if record.kind == "frame")
+    joined = _said(done, shape)
     assert json.loads(joined), joined
     assert joined == text
 
 
-def _strings(value: Any, shape: str) -> str:
-    example = _DELTAS[shape]("\0")
-    return _at(value, _path_to(example)) or ""
-
-
-def _path_to(value: Any) -> list[Any]:
-    if value == "\0":
-        return []
-    entries: Any = value.items() if is_object(value) else enumerate(as_list(value))
-    for key, each in entries:
-        if "\0" in json.dumps(each).replace("\\u0000", "\0"):
-            return [key, *_path_to(each)]
-    return []
-
-
-def _at(value: Any, path: list[Any]) -> Any:
-    if "choices" in value and value["choices"][0].get("index") == 7:
-        return ""
-    for step in path:
-        value = value[step]
-    return value
+def _said(records: Sequence[Record], shape: str) -> str:
+    """Return the text that the frames of this shape add up to."""
+    at = every_string(_DELTAS[shape]("\0")).index("\0")
+    values = [record.value for record in records if record.kind == "frame"]
+    return "".join(every_string(value)[at] for value in values if value != _OTHER)
 
 
 def _frames(*choices: Any) -> list[bytes]:
@@ -189,17 +173,18 @@ def _parted(number: int, piece: str) -> Any:
 def test_pieces_that_clients_join_are_searched_together(choices: list[Any]) -> None:
     [done] = redact([tape(*_frames(*choices))])
     assert "[redacted-openai-1]" in json.dumps([record.value for record in done if record.kind == "frame"])
-    assert KEY[8:] not in "".join(_every_string([record.value for record in done if record.kind == "frame"]))
+    assert KEY[8:] not in "".join(every_string([record.value for record in done if record.kind == "frame"]))
     assert KEY[:20] not in json.dumps(expected(done))
     assert redact([done]) == [done]
     assert findings([done]) == []
 
 
-def _every_string(value: Any) -> list[str]:
+def every_string(value: Any) -> list[str]:
+    """Return all strings in a value."""
     if isinstance(value, str):
         return [value]
     inner: Any = value.values() if is_object(value) else as_list(value)
-    return [said for each in inner for said in _every_string(each)]
+    return [said for each in inner for said in every_string(each)]
 
 
 # -- places -----------------------------------------------------------------------------------------------------------

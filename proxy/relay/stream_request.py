@@ -40,6 +40,7 @@ __all__ = [
     "in_thread_if_large",
     "marks_in",
     "parsed",
+    "results_keys",
     "settings_for",
     "too_long",
     "unstreamed",
@@ -280,6 +281,29 @@ def unstreamed(body: bytes) -> bytes:
     return apply(body, locate(body, {("stream_options",): None, ("stream",): b"false"}))
 
 
+def results_keys(
+    found: Results,
+    arguments: Sequence[str],
+    request_digest: str,
+    links: Mapping[str, Link] = MappingProxyType({}),
+    *,
+    outputs: bool = True,
+) -> dict[str, Any]:
+    """Return the keys of a `results` record: results, the digests of their arguments, and the calls they answer."""
+    rows: list[dict[str, Any]] = []
+    for result, digest in zip(found.results, arguments, strict=True):
+        row: dict[str, Any] = {"id": result.id}
+        row |= {"orphan": True} if result.orphan else {"name": result.name, "arguments": digest}
+        row |= {"failed": True} if result.failed else {}
+        row |= {"output": result.output} if result.output and outputs else {}
+        if link := links.get(result.id):
+            row |= {"duration_ms": link.duration_ms, "stream": link.stream}
+        rows.append(row)
+    keys: dict[str, Any] = {"results": rows, "after": found.after}
+    keys |= {"request": request_digest} if request_digest else {}
+    return keys | ({"more": found.more} if found.more else {})
+
+
 class ToolResults:
     """The tool results in one request: linked to the calls they answer while the upstream is awaited.
 
@@ -292,21 +316,20 @@ class ToolResults:
         self._found = found
         self._running = running
         self._request_digest = request_digest(request.body) if isinstance(request.body, bytes) else ""
-        hashes = digests(result.arguments for result in found.results)
-        self._digests = {result.id: digest for result, digest in zip(found.results, hashes, strict=True)}
+        self._arguments = digests(result.arguments for result in found.results)
         self._rows = [
             AnswerRow(
                 caller=request.caller,
                 call=result.id,
                 stream=stream,
                 name=result.name,
-                arguments=self._digests[result.id],
+                arguments=digest,
                 after=found.after,
                 failed=result.failed,
                 arrived_us=arrived_us,
                 request=self._request_digest,
             )
-            for result in found.results
+            for result, digest in zip(found.results, self._arguments, strict=True)
             if not result.orphan
         ]
         self._links: dict[str, Link] = {}
@@ -340,27 +363,7 @@ class ToolResults:
     def keys(self, *, outputs: bool) -> dict[str, Any]:
         """End the search and return the keys of the `results` record, with the outputs if wanted."""
         self.stop()
-        rows: list[dict[str, Any]] = []
-        for result in self._found.results:
-            row: dict[str, Any] = {"id": result.id, "name": result.name}
-            if result.orphan:
-                row = {"id": result.id, "orphan": True}
-            else:
-                row["arguments"] = self._digests[result.id]
-            if result.failed:
-                row["failed"] = True
-            if result.output and outputs:
-                row["output"] = result.output
-            link = self._links.get(result.id)
-            if link is not None:
-                row |= {"duration_ms": link.duration_ms, "stream": link.stream}
-            rows.append(row)
-        keys: dict[str, Any] = {"results": rows, "after": self._found.after}
-        if self._request_digest:
-            keys["request"] = self._request_digest
-        if self._found.more:
-            keys["more"] = self._found.more
-        return keys
+        return results_keys(self._found, self._arguments, self._request_digest, self._links, outputs=outputs)
 
     def stop(self) -> None:
         """End the search."""

@@ -274,8 +274,7 @@ def _export(
         from wiretape.events.core.errors import TapeError
 
         from ..formats.har import to_har
-        from ..formats.streams import to_sse
-        from ..formats.table import EXPORTS
+        from ..formats.table import EXPORTS, to_sse
         from ..sealed.files import load, write_whole
 
         header, streams = load(tape)

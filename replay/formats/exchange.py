@@ -19,6 +19,7 @@ from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import BOM, Decoder
 from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.relay.attempts import chat_cause, exchange_ending
+from wiretape.proxy.relay.stream_request import results_keys
 from wiretape.proxy.security.headers import taped_answer, taped_request
 from wiretape.proxy.store.catalogue_row import digests, request_digest
 from wiretape.proxy.upstream.connection import CODINGS, Inflater, WireError
@@ -46,14 +47,10 @@ _GUESSED_FROM_BYTES: Final = 65_536
 #: The first bytes of gzip and zlib data. Many recorders decode a body and keep its Content-Encoding header.
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x78", b"\x58", b"\x68")
 
-_JSON_LINES: Final = frozenset({"application/jsonl", "application/ndjson", "application/x-ndjson"})
 #: The distance of reads without a recorded time.
 _STEP_US: Final = 1
-#: Types of the last event of Messages, Cohere and Responses.
-_LAST_TYPES: Final = frozenset(
-    ["message_stop", "message-end", "error"]
-    + [f"response.{how}" for how in ("completed", "incomplete", "failed", "cancelled", "done")]
-)
+#: Types of the last event of Messages and Responses.
+_LAST_TYPES: Final = ("message_stop", "error", "response.completed", "response.incomplete", "response.failed")
 
 _Headers = Sequence[tuple[str, str]]
 
@@ -274,21 +271,11 @@ def _request(recorder: Recorder, one: Imported, request: Any, *, chat: bool) -> 
         keys["facts"] = facts({"stream": True} if request is ABSENT else request).to_keys()
         keys["messages"] = len(as_list(as_object(request).get("messages")))
     records = [recorder.record("request", one.clock.request, keys, one.request_body or None)]
-    results = _results(request, one.request_body or b"") if chat else None
-    return [*records, recorder.record("results", one.clock.request, results)] if results else records
-
-
-def _results(request: Any, body: bytes) -> dict[str, Any] | None:
-    """Return the tool results of a request as `proxy/relay` records them when no catalogue knows the calls."""
-    if (found := results_in(request)) is None:
-        return None
-    rows: list[dict[str, Any]] = []
-    for result, digest in zip(found.results, digests(each.arguments for each in found.results), strict=True):
-        row: dict[str, Any] = {"orphan": True} if result.orphan else {"name": result.name, "arguments": digest}
-        row |= {"failed": True} if result.failed else {}
-        rows.append({"id": result.id, **row, **({"output": result.output} if result.output else {})})
-    keys: dict[str, Any] = {"results": rows, "after": found.after, "request": request_digest(body)}
-    return keys | ({"more": found.more} if found.more else {})
+    if (found := results_in(request) if chat else None) is not None:
+        arguments = digests(each.arguments for each in found.results)
+        results = results_keys(found, arguments, request_digest(one.request_body or b""))
+        records.append(recorder.record("results", one.clock.request, results))
+    return records
 
 
 def _is_framed(one: Imported, *, chat: bool, streams: bool) -> bool:
@@ -324,9 +311,6 @@ def _ended(one: Imported, records: Sequence[Record], *, chat: bool) -> dict[str,
 
 def _is_cut(one: Imported, records: Sequence[Record]) -> bool:
     """Report whether a body of unknown framing stops inside an event, is empty, or lacks its protocol's last event."""
-    if one.content_type in _JSON_LINES and not one.decoded:
-        lines = [line for line in one.body.split(b"\n") if line.strip()]
-        return bool(lines) and (parse(lines[-1]) is ABSENT or _lacks_last_event(lines))
     if one.content_type == "application/json" and not one.decoded:
         return one.status < 400 and bool(one.body.strip()) and parse(one.body.removeprefix(BOM)) is ABSENT
     if any(record.kind == "rest" and (record.raw or b"").strip() for record in records):
@@ -339,32 +323,13 @@ def _is_cut(one: Imported, records: Sequence[Record]) -> bool:
 
 
 def _lacks_last_event(payloads: Sequence[bytes]) -> bool:
-    """Report whether a known protocol began and its closing event is missing."""
-    values = [as_object(parse(payload)) for payload in payloads]
-    closed = any(payload.strip() == b"[DONE]" for payload in payloads) or any(map(_closes, values))
-    return not closed and any(map(_has_closing_event, values))
-
-
-def _has_closing_event(value: dict[str, Any]) -> bool:
-    """Report whether a payload belongs to a protocol that closes its streams with an event."""
-    kind, what = str(value.get("type")), str(value.get("object"))
-    return (
-        kind.startswith(("message_", "content_block_", "response."))  # Anthropic Messages, OpenAI Responses
-        or what in ("text_completion", "chat.completion.chunk")  # completions, and chat under another path
-        or what.startswith("thread.")  # Assistants, which only `[DONE]` ends
-        or "candidates" in value  # Gemini
-        or (value.get("done") is False and ("message" in value or "response" in value))  # Ollama, in lines
-        or kind in ("message-start", "content-start", "content-delta", "content-end")  # Cohere
-    )
-
-
-def _closes(value: dict[str, Any]) -> bool:
-    """Report whether a payload closes its stream; as for chat streams, a finish reason is enough."""
-    items = (as_object(item) for member in value.values() for item in as_list(member))
-    return (
-        str(value.get("type")) in _LAST_TYPES
-        or any(item.get("finish_reason") or item.get("finishReason") for item in items)
-        or bool(as_object(value.get("promptFeedback")).get("blockReason"))
-        or value.get("done") is True
-        or value.keys() == {"error"}
-    )
+    """Report whether a known protocol began and its last event is missing; as for chat, a finish reason is enough."""
+    began = closed = False
+    for payload in payloads:
+        value = as_object(parse(payload))
+        kind, what = str(value.get("type")), value.get("object")
+        began |= kind.startswith(("message_", "content_block_", "response."))
+        began |= what in ("text_completion", "chat.completion.chunk")
+        closed |= payload.strip() == b"[DONE]" or kind in _LAST_TYPES or value.keys() == {"error"}
+        closed |= any(as_object(item).get("finish_reason") for each in value.values() for item in as_list(each))
+    return began and not closed

@@ -1,24 +1,232 @@
-"""The table of formats: how each is read, recognised and written, and what each loses."""
+"""The table of formats: how each is recognised, read and written, and what it loses.
+
+The readers of single streams are here: raw event streams, output of `curl -i`, chunk files of Vercel's AI SDK, and
+fixtures of aimock. A fixture holds no bytes, so Wiretape writes them: a frame for each text, two for each call, the
+finish reason, the usage if there is any, and `[DONE]`. Missing ids are made from positions.
+"""
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from wiretape.events.chat.chunk import CALLS, Envelope, payloads
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import ABSENT, as_object, is_object, parse
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, is_object, parse
+from wiretape.events.core.model import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    Terminator,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+    Usage,
+)
+from wiretape.events.emit import emit
 from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.tape import reads
+from wiretape.events.wire.sse import encode
+from wiretape.proxy.http1 import Dechunker, MalformedError
 
+from ..playback.script import attempts_of
 from ..sealed.sealed import MARK
-from .exchange import Contents, records_of
+from .exchange import CHAT, Contents, Imported, decoded, frames_of, guessed_target, records_of
 from .har import from_har
-from .streams import from_aimock, from_chunks, from_curl, from_sse
 from .vcr import from_vcr
 
-__all__ = ["EXPORTS", "FORMATS", "Export", "Format", "Outcome", "detected", "read"]
+__all__ = ["EXPORTS", "FORMATS", "Export", "Format", "Outcome", "detected", "read", "to_sse"]
+
+_STATUS: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})(?: [^\r\n]*)?\r?\n")
+_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*\r?\n")
+_LINE_END: Final = re.compile(rb"\r?\n")
+#: Members of which a request has one: its prompt.
+_PROMPTS: Final = frozenset({"input", "messages", "prompt"})
+_FAULTS: Final = ("chaos", "chunkSize", "disconnectAfterMs", "latency", "streamingProfile", "truncateAfterChunks")
+_RESULTS: Final = ("content", "toolCalls", "blocks", "reasoning")
+
+
+def _from_sse(data: bytes) -> Contents:
+    """Read a raw event stream."""
+    return Contents([Imported(target=guessed_target(data), reads=frames_of(data))], Counter())
+
+
+def to_sse(records: Sequence[Record], *, client: bool = False) -> tuple[bytes, Counter[str]]:
+    """Return the upstream's bytes, or with `client` those that the client received; and what only some files lose."""
+    several = sum(record.kind == "attempt" for record in records) > 1
+    data = emit(records) if client else b"".join(part for _, part in reads(attempts_of(records)[-1]))
+    return data, +Counter({"attempts": int(several), "merged": int(client)})
+
+
+def _from_chunks(data: bytes) -> Contents:
+    """Read a file with one JSON payload a line. Nothing is added, so these streams never end with `[DONE]`."""
+    payloads: list[bytes] = []
+    for number, line in enumerate(data.splitlines(), 1):
+        payload = line.strip()
+        if not payload:
+            continue
+        value = parse(payload)
+        if not is_object(value):
+            raise TapeError(f"line {number}: not a JSON object")
+        # A request has a prompt and, except for Gemini, a model.
+        asks = "contents" in value or ("model" in value and not value.keys().isdisjoint(_PROMPTS))
+        if asks and value.keys().isdisjoint({"type", "object", "id"}):
+            raise TapeError(f"line {number}: a request, not part of a response")
+        payloads.append(payload)
+    if all(payload == b"{}" for payload in payloads):
+        raise TapeError("every payload is empty")
+    frames = [encode(payload) for payload in payloads]
+    one = Imported(target=guessed_target(b"".join(frames[:3])), reads=[(0, frame) for frame in frames])
+    return Contents([one], Counter())
+
+
+def _from_curl(data: bytes) -> Contents:
+    """Read the last response of `curl -i`: earlier heads are provisional, redirects, or a proxy's."""
+    at = status = 0
+    headers: list[tuple[str, str]] = []
+    while (found := _STATUS.match(data, at)) is not None:
+        status, headers, at = int(found[1]), [], found.end()
+        while (header := _HEADER.match(data, at)) is not None:
+            headers.append((header[1].decode("latin-1"), header[2].decode("latin-1")))
+            at = header.end()
+        end = _LINE_END.match(data, at)
+        if end is None:
+            raise TapeError(f"byte {at}: expected a header or the blank line after the headers")
+        at = end.end()
+    if not status:
+        raise TapeError("byte 0: expected a status line, as `curl -i` prints it")
+    losses: Counter[str] = Counter()
+    one = decoded(_framed(Imported(target="/", status=status, headers=headers, reads=()), data[at:], losses), losses)
+    return Contents([replace(one, target=guessed_target(one.body))], losses)
+
+
+def _framed(one: Imported, body: bytes, losses: Counter[str]) -> Imported:
+    """Add the body with its reads and its framing, as far as the headers give them."""
+    names = {name.lower(): value for name, value in one.headers}
+    length = names.get("content-length", "")
+    if "chunked" in names.get("transfer-encoding", "").lower():
+        one = replace(one, framing={"framing": "chunked"})
+        dechunker = Dechunker()
+        try:
+            dechunker.feed(body)
+        except MalformedError:  # curl removes the framing unless it runs with --raw
+            losses.update(("boundaries", "ending"))
+            return replace(one, reads=frames_of(body))
+        framed = {"framed": True} if dechunker.done else {"framed": False, "broke": "truncated"}
+        return replace(one, reads=[(0, part) for part in dechunker.parts if part], framed=framed)
+    losses["boundaries"] += 1
+    one = replace(one, reads=frames_of(body))
+    if not length.isdecimal() or len(length) >= 16:
+        losses["ending"] += 1
+        return one
+    one = replace(one, framing={"framing": "length", "length": int(length)})
+    if len(body) >= int(length):
+        return replace(one, cause="framed", framed={"framed": True})
+    return replace(one, framed={"framed": False, "broke": "truncated"})
+
+
+# -- aimock -----------------------------------------------------------------------------------------------------------
+
+
+def _from_aimock(data: bytes) -> Contents:
+    """Read a stream for each chat fixture."""
+    rows = as_list(as_object(parse(data)).get("fixtures"))
+    if not rows:
+        raise TapeError("no fixtures")
+    losses: Counter[str] = Counter()
+    return Contents(_exchanges(rows, losses), losses)
+
+
+def _exchanges(rows: list[Any], losses: Counter[str]) -> Iterator[Imported]:
+    for number, row in enumerate(rows, 1):
+        fixture = as_object(row)
+        response, match = as_object(fixture.get("response")), as_object(fixture.get("match"))
+        if any(name in fixture for name in _FAULTS):
+            losses["faults"] += 1
+        request = _request(match)
+        if is_object(response.get("error")):
+            yield _failed(response, request)
+        elif any(name in response for name in _RESULTS):
+            reads_ = [(0, frame) for frame in _frames(response, match, number)]
+            yield Imported(target=f"/v1{CHAT}", request_body=request, reads=reads_, upstream="aimock")
+        else:
+            losses["other_protocols"] += 1  # images, audio, embeddings
+
+
+def _request(match: dict[str, Any]) -> bytes | None:
+    """Return a request that the fixture matches, or None if it matches a pattern or a function."""
+    words = match.get("userMessage")
+    if not isinstance(words, str):
+        return None
+    model = match.get("model")
+    request = {"model": model} if isinstance(model, str) else {}
+    return dumps({**request, "stream": True, "messages": [{"role": "user", "content": words}]})
+
+
+def _failed(response: dict[str, Any], request: bytes | None) -> Imported:
+    status, after = response.get("status"), response.get("retryAfter")
+    headers = [("content-type", "application/json")]
+    if isinstance(after, int) and not isinstance(after, bool):
+        headers.append(("retry-after", str(after)))
+    return Imported(
+        target=f"/v1{CHAT}",
+        request_body=request,
+        status=status if type(status) is int and 400 <= status <= 599 else 500,
+        headers=headers,
+        reads=[(0, dumps({"error": response["error"]}))],
+        cause="status",
+        upstream="aimock",
+    )
+
+
+def _frames(response: dict[str, Any], match: dict[str, Any], number: int) -> list[bytes]:
+    model, created = response.get("model", match.get("model")), response.get("created")
+    envelope = Envelope(
+        _text(response.get("id") or f"chatcmpl-aimock-{number}"),
+        model if isinstance(model, str) else "aimock",
+        created if type(created) is int else 0,
+    )
+    return [encode(payload) for payload in payloads(_events(response), envelope)]
+
+
+def _events(response: dict[str, Any]) -> Iterator[Event]:
+    """Yield what the response contains, in order."""
+    if response.get("reasoning"):
+        yield ReasoningDelta(n=0, choice=0, text=_text(response["reasoning"]))
+    calls = 0
+    for block in _blocks(response):
+        if block.get("type") == "text":
+            yield TextDelta(n=0, choice=0, text=_text(block.get("text") or ""))
+            continue
+        arguments = block.get("arguments")
+        id_, name = _text(block.get("id") or f"call_{calls}"), _text(block.get("name") or "")
+        yield ToolCallStarted(n=0, choice=0, call=calls, id=id_, name=name)
+        yield ToolArgumentsDelta(n=0, choice=0, call=calls, text=_text({} if arguments is None else arguments))
+        calls += 1
+    finish = response.get("finishReason") or (CALLS if calls else "stop")
+    yield Finish(n=0, choice=0, reason=_text(finish))
+    if is_object(response.get("usage")):
+        yield Usage(n=0, counts=response["usage"])
+    yield Terminator(n=0)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value).decode("utf-8", "replace")
+
+
+def _blocks(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    blocks = as_list(response.get("blocks"))
+    if not blocks:
+        blocks = [{"type": "text", "text": response["content"]}] if response.get("content") else []
+        blocks += [{**as_object(call), "type": "toolCall"} for call in as_list(response.get("toolCalls"))]
+    return map(as_object, blocks)
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
 
 #: A file with more exchanges is not the recording of a conversation.
 _STREAMS_MAX: Final = 10_000
@@ -55,12 +263,12 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {
         "sse": Format(
             "raw event streams, as `curl -N` prints them",
-            from_sse,
+            _from_sse,
             ("boundaries", "ending", "request", "status", "time", "times"),
         ),
         "curl": Format(
             "output of `curl -i`; with `--raw` the chunks are kept as reads",
-            from_curl,
+            _from_curl,
             ("headers", "request", "time", "times"),
             ("boundaries", "coding", "ending"),
         ),
@@ -78,12 +286,12 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         ),
         "chunks": Format(
             "`.chunks.txt` files of Vercel's AI SDK",
-            from_chunks,
+            _from_chunks,
             ("boundaries", "ending", "framing", "request", "status", "time", "times"),
         ),
         "aimock": Format(
             "fixtures of aimock",
-            from_aimock,
+            _from_aimock,
             ("boundaries", "bytes", "ending", "request_matched", "status", "time", "times"),
             ("faults", "other_protocols"),
         ),

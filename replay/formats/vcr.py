@@ -86,28 +86,20 @@ def _body(message: dict[str, Any], losses: Counter[str]) -> bytes:
     body: Any = message.get("body", message.get("content"))
     if is_object(body) and "string" in body:
         body = body["string"]
-    elif is_object(body) and body.get("type") in _BODY_TYPES and body.keys() <= {"type", "content"}:
-        return _typed_body(body, losses)
+    elif is_object(body) and body.get("type") in _BODY_TYPES and body.keys() <= {"type", "content"}:  # cassetter's
+        kind, body = body["type"], body.get("content")
+        if kind == "json" and body is not None:
+            return _json(body, losses)
+        if kind == "binary":
+            try:
+                return binascii.unhexlify(_text(body))
+            except (binascii.Error, ValueError):
+                raise TapeError("a binary body is not written in hex digits") from None
     if body is None and message.get("parsed_body") is not None:
         body = message["parsed_body"]
     if isinstance(body, str | bytes):
         return _bytes(body)
     return b"" if body is None else _json(body, losses)
-
-
-def _typed_body(body: dict[str, Any], losses: Counter[str]) -> bytes:
-    """Return a body that cassetter wrote."""
-    content = body.get("content")
-    if body["type"] == "none" or content is None:
-        return b""
-    if body["type"] == "json":
-        return _json(content, losses)
-    if body["type"] == "text":
-        return _bytes(_text(content))
-    try:
-        return binascii.unhexlify(_text(content))
-    except (binascii.Error, ValueError):
-        raise TapeError("a binary body is not written in hex digits") from None
 
 
 def _bytes(body: str | bytes) -> bytes:

@@ -11,7 +11,7 @@ from wiretape.events.tape.tape import Reader, Recorder, reads
 from wiretape.replay.compare.compare import LEVELS, compare, verdict
 from wiretape.replay.compare.verify import compare_shapes
 from wiretape.replay.formats.har import to_har
-from wiretape.replay.formats.streams import to_sse
+from wiretape.replay.formats.table import to_sse
 from wiretape.replay.seal import seal
 from wiretape.replay.sealed.files import parse
 

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -35,7 +35,7 @@ from wiretape.proxy.upstream.transport import UpstreamTransport
 from ..playback.script import Fault, Request, Script, event_stream, json_answer
 from ..playback.server import listening
 
-__all__ = ["SCENES", "Client", "Played", "Scene", "played", "run_demo"]
+__all__ = ["SCENES", "Played", "Scene", "played", "run_demo"]
 
 #: The pause between two frames. A person sees them arrive, and each stream takes about a second.
 _GAP_S: Final = 0.04
@@ -96,71 +96,49 @@ SCENES: Final = (
 )
 
 
-class Client:
-    """A client, and what it makes of the bytes that it receives."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.stream = ""
-        self.summary = StreamSummary()
-
-    @property
-    def finish(self) -> str:
-        """The finish reason, or an empty text."""
-        return "".join(choice.finish for choice in self.summary.wire.choices.values())
-
-    @property
-    def error(self) -> str:
-        """The error that an SDK would raise, or an empty text."""
-        return self.summary.wire.error.message if self.summary.wire.error is not None else ""
-
-    async def ask(self, url: str, scene: Scene, show: Callable[[RenderableType], None]) -> None:
-        """Request a scene, and show its text and calls as they arrive."""
-        messages = [{"role": "user", "content": scene.title}]
-        body = dumps({"model": scene.model, "stream": True, "messages": messages})
-        headers = [(b"Content-Type", b"application/json"), (b"Authorization", b"Bearer demo")]
-        address = httpx.URL(f"{url}/v1/chat/completions")
-        view, recorder, shown = TextView(), Recorder(), 0
-        records = [recorder.record("open", 0, {"format": 1, "stream": "seen", "dialect": "chat"})]
-        async with aclosing(UpstreamTransport()) as transport:
-            request = transport.addressed(address, b"POST", address.raw_path, headers, body)
-            head, answer = await transport.exchange(request)
-            self.status = head.status
-            self.stream = Headers(head.headers).get(b"x-wiretape-stream").decode("ascii")
-            async with aclosing(answer):
-                while (read := await answer.receive()) is not None:
-                    records += recorder.read(int(read.t * 1_000_000), read.data)
-                    seen = list(events(records, repairs=False))
-                    for text in filter(None, map(view.add, seen[shown:])):
-                        show(text)
-                    shown = len(seen)
-        self.summary = summarise(records)
-
-    def lines(self) -> Iterator[Text]:
-        """Yield the client's side for people."""
-        yield Text(f"status {self.status}")
-        if text := self.summary.answer().text.strip():
-            yield Text(f"text: {text}")
-        for call in self.summary.wire.calls():
-            yield Text(f"tool call {call.id}: {call.name} {call.arguments}")
-        done = "yes" if self.summary.wire.terminated else "no"
-        yield Text(f"finish_reason: {self.finish or 'none'}, [DONE]: {done}")
-        if self.error:
-            yield Text(f"error: {self.error}", style="bold red")
-
-
 class Played(NamedTuple):
     """One scene with both of its sides."""
 
     scene: Scene
-    client: Client
+    status: int
+    stream: str
+    #: What the client makes of the bytes that it received.
+    client: StreamSummary
     #: The summary of its tape.
     tape: dict[str, Any]
 
     def sides(self) -> Group:
         """Return what the client received, and the tape as `wiretape show` prints it."""
+        wire, text = self.client.wire, self.client.answer().text.strip()
+        lines = [f"status {self.status}", *([f"text: {text}"] if text else [])]
+        lines += [f"tool call {call.id}: {call.name} {call.arguments}" for call in wire.calls()]
+        finish, done = wire.choices[0].finish, "yes" if wire.terminated else "no"
+        lines.append(f"finish_reason: {finish or 'none'}, [DONE]: {done}")
+        error = [Text(f"error: {wire.error.message}", style="bold red")] if wire.error is not None else []
         heads = [Text(f"\n{words}\n", style="bold") for words in ("What the client received", "What the tape shows")]
-        return Group(heads[0], *self.client.lines(), heads[1], summary_view(self.tape), Text())
+        return Group(heads[0], *map(Text, lines), *error, heads[1], summary_view(self.tape), Text())
+
+
+async def _ask(url: str, scene: Scene, show: Callable[[RenderableType], None]) -> tuple[int, str, StreamSummary]:
+    """Request a scene, and show its text and calls as they arrive; return status, stream and summary."""
+    messages = [{"role": "user", "content": scene.title}]
+    body = dumps({"model": scene.model, "stream": True, "messages": messages})
+    headers = [(b"Content-Type", b"application/json"), (b"Authorization", b"Bearer demo")]
+    address = httpx.URL(f"{url}/v1/chat/completions")
+    view, recorder, shown = TextView(), Recorder(), 0
+    records = [recorder.record("open", 0, {"format": 1, "stream": "seen", "dialect": "chat"})]
+    async with aclosing(UpstreamTransport()) as transport:
+        request = transport.addressed(address, b"POST", address.raw_path, headers, body)
+        head, answer = await transport.exchange(request)
+        async with aclosing(answer):
+            while (read := await answer.receive()) is not None:
+                records += recorder.read(int(read.t * 1_000_000), read.data)
+                seen = list(events(records, repairs=False))
+                for text in filter(None, map(view.add, seen[shown:])):
+                    show(text)
+                shown = len(seen)
+    stream = Headers(head.headers).get(b"x-wiretape-stream").decode("ascii")
+    return head.status, stream, summarise(records)
 
 
 def run_demo(data: Path | None) -> bool:
@@ -173,7 +151,7 @@ def run_demo(data: Path | None) -> bool:
 
     show(_INTRODUCTION + "\n")
     found = trio.run(played, folder, show)
-    show(_next_steps(folder, found[-1].client.stream))
+    show(_next_steps(folder, found[-1].stream))
     return all(one.tape["ending"] == one.scene.ending for one in found)
 
 
@@ -188,11 +166,10 @@ async def played(data: Path, show: Callable[[RenderableType], None] = lambda _: 
         server = await stack.enter_async_context(running(Config(data=data, port=0, routes={"": route}), log=log))
         for scene in SCENES:
             show(Text(f"\n{scene.title}\n\n", style="bold cyan"))
-            client = Client()
-            await client.ask(server.url, scene, show)
-            records, _ = read_tape(find(data, client.stream))
-            summary = summary_json(client.stream, Summariser().feed(*records), whole=True)
-            found.append(Played(scene, client, summary))
+            status, stream, client = await _ask(server.url, scene, show)
+            records, _ = read_tape(find(data, stream))
+            summary = summary_json(stream, Summariser().feed(*records), whole=True)
+            found.append(Played(scene, status, stream, client, summary))
             show(Text("\n"))
             show(found[-1].sides())
     return found

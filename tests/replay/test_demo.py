@@ -17,19 +17,19 @@ async def test_client_and_tape_agree_on_every_scene(tmp_path: Path) -> None:
     text, tools, cut = await played(tmp_path)
     assert [one.tape["ending"] for one in (text, tools, cut)] == [scene.ending for scene in SCENES]
 
-    words = text.client.summary.answer().text.split()
-    assert (words[0], text.client.finish, text.client.summary.wire.terminated) == ("A", "stop", True)
+    words = text.client.answer().text.split()
+    assert (words[0], text.client.wire.choices[0].finish, text.client.wire.terminated) == ("A", "stop", True)
     assert text.tape["usage"]["completion_tokens"] == len(words)
 
-    assert [call.name for call in tools.client.summary.wire.calls()] == ["read_file", "list_files"]
+    assert [call.name for call in tools.client.wire.calls()] == ["read_file", "list_files"]
     assert [call["state"] for call in tools.tape["tools"]] == ["running", "running"]
-    assert (tools.client.finish, tools.client.error) == ("tool_calls", "")
+    assert (tools.client.wire.choices[0].finish, tools.client.wire.error) == ("tool_calls", None)
 
-    assert (cut.client.finish, cut.client.summary.wire.terminated) == ("", False)
-    assert "write_file was cut short" in cut.client.error
+    assert (cut.client.wire.choices[0].finish, cut.client.wire.terminated) == ("", False)
+    assert "write_file was cut short" in str(cut.client.wire.error)
     (call,) = cut.tape["tools"]
     assert (call["name"], call["state"], call["reason"]) == ("write_file", "dropped", "truncated")
-    assert call["arguments_chars"] == len(next(cut.client.summary.wire.calls()).arguments)
+    assert call["arguments_chars"] == len(next(cut.client.wire.calls()).arguments)
 
 
 def test_demo_prints_scenes_and_commands_that_work(tmp_path: Path) -> None:

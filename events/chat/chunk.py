@@ -4,20 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..core import model
 from ..core.json_text import ABSENT, Boundary, Path, Places, as_object, dumps, is_object
-from ..core.model import (
-    Event,
-    Finish,
-    ReasoningDelta,
-    RefusalDelta,
-    Terminator,
-    TextDelta,
-    ToolArgumentsDelta,
-    ToolCallStarted,
-    ToolNameDelta,
-    UpstreamError,
-    Usage,
-)
+from ..core.model import Event
 from ..emission.frames import Edit, Out
 
 __all__ = [
@@ -29,10 +18,10 @@ __all__ = [
     "PROGRESS_EVENT",
     "Draft",
     "Entry",
-    "Envelope",
     "KnownCall",
     "call_members",
     "chunk",
+    "envelope",
     "events",
     "function_of",
     "has",
@@ -51,10 +40,10 @@ LEGACY_CALL: Final = -1
 #: As much of arguments as shows whether they are `{}`.
 _HEAD_CHARS: Final = 4
 _TEXTS: Final = (
-    ("reasoning_content", ReasoningDelta),
-    ("reasoning", ReasoningDelta),
-    ("content", TextDelta),
-    ("refusal", RefusalDelta),
+    ("reasoning_content", model.ReasoningDelta),
+    ("reasoning", model.ReasoningDelta),
+    ("content", model.TextDelta),
+    ("refusal", model.RefusalDelta),
 )
 
 
@@ -97,9 +86,9 @@ def events(value: dict[str, Any], n: int) -> list[Event]:
             found += _calls(delta, n, index)
         reason = choice.get("finish_reason")
         if isinstance(reason, str):
-            found.append(Finish(n=n, choice=index, reason=reason))
+            found.append(model.Finish(n=n, choice=index, reason=reason))
     if counts := as_object(value.get("usage")):
-        found.append(Usage(n=n, counts=counts))
+        found.append(model.Usage(n=n, counts=counts))
     return found
 
 
@@ -110,39 +99,31 @@ def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
         name, arguments = said.get("name"), said.get("input" if custom else "arguments")
         if "id" in entry:
             call, call_id = entry["index"], entry["id"]
-            yield ToolCallStarted(n=n, choice=choice, call=call, id=call_id, name=name or "", custom=custom)
+            yield model.ToolCallStarted(n=n, choice=choice, call=call, id=call_id, name=name or "", custom=custom)
         elif name:
-            yield ToolNameDelta(n=n, choice=choice, call=entry["index"], name=name)
+            yield model.ToolNameDelta(n=n, choice=choice, call=entry["index"], name=name)
         if arguments:
-            yield ToolArgumentsDelta(n=n, choice=choice, call=entry["index"], text=arguments)
+            yield model.ToolArgumentsDelta(n=n, choice=choice, call=entry["index"], text=arguments)
     legacy = delta.get("function_call")
     if is_object(legacy):  # the client gets it as it came (Q29); its life is followed like that of any call
         name, arguments = legacy.get("name"), legacy.get("arguments")
         if isinstance(name, str) and name:
-            yield ToolCallStarted(n=n, choice=choice, call=LEGACY_CALL, id=f"function_call_{choice}", name=name)
+            yield model.ToolCallStarted(n=n, choice=choice, call=LEGACY_CALL, id=f"function_call_{choice}", name=name)
         if isinstance(arguments, str) and arguments:
-            yield ToolArgumentsDelta(n=n, choice=choice, call=LEGACY_CALL, text=arguments)
+            yield model.ToolArgumentsDelta(n=n, choice=choice, call=LEGACY_CALL, text=arguments)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Envelope:
-    """What every chunk of one stream repeats; settled once, by the first frame that contains it."""
-
-    id: str = ""
-    model: str = ""
-    created: int = 0
-
-    def members(self) -> dict[str, Any]:
-        """Return the members of a chunk without its choices."""
-        return {"id": self.id, "object": CHUNK, "created": self.created, "model": self.model}
+def envelope(id_: str = "", model_name: str = "", created: int = 0) -> dict[str, Any]:
+    """Return the members that every chunk of one stream repeats."""
+    return {"id": id_, "object": CHUNK, "created": created, "model": model_name}
 
 
-def chunk(envelope: Envelope, choice: int, delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
-    """Return a chunk of one choice."""
-    return {**envelope.members(), "choices": [{"index": choice, "delta": delta, "finish_reason": finish}]}
+def chunk(head: Mapping[str, Any], choice: int, delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
+    """Return a chunk of one choice; `head` is the envelope of its stream."""
+    return {**head, "choices": [{"index": choice, "delta": delta, "finish_reason": finish}]}
 
 
 def call_members(*, custom: bool, **said: str) -> dict[str, Any]:
@@ -152,10 +133,18 @@ def call_members(*, custom: bool, **said: str) -> dict[str, Any]:
     return {"custom" if custom else "function": said}
 
 
-_Said = TextDelta | ReasoningDelta | RefusalDelta | ToolCallStarted | ToolNameDelta | ToolArgumentsDelta | Finish
+_Said = (
+    model.TextDelta
+    | model.ReasoningDelta
+    | model.RefusalDelta
+    | model.ToolCallStarted
+    | model.ToolNameDelta
+    | model.ToolArgumentsDelta
+    | model.Finish
+)
 
 
-def payloads(events: Iterable[Event], envelope: Envelope) -> Iterator[bytes]:
+def payloads(events: Iterable[Event], head: Mapping[str, Any]) -> Iterator[bytes]:
     """Yield a payload for each event that has a form in this dialect: a whole stream made from events."""
     roles: set[int] = set()
     custom: dict[tuple[int, int], bool] = {}
@@ -163,29 +152,29 @@ def payloads(events: Iterable[Event], envelope: Envelope) -> Iterator[bytes]:
         if isinstance(event, _Said):
             role = {} if event.choice in roles else {"role": "assistant"}
             roles.add(event.choice)
-            reason = event.reason if isinstance(event, Finish) else None
-            yield dumps(chunk(envelope, event.choice, role | _delta(event, custom), reason))
-        elif isinstance(event, Usage):
-            yield dumps({**envelope.members(), "choices": [], "usage": event.counts})
-        elif isinstance(event, Terminator):
+            reason = event.reason if isinstance(event, model.Finish) else None
+            yield dumps(chunk(head, event.choice, role | _delta(event, custom), reason))
+        elif isinstance(event, model.Usage):
+            yield dumps({**head, "choices": [], "usage": event.counts})
+        elif isinstance(event, model.Terminator):
             yield b"[DONE]"
-        elif isinstance(event, UpstreamError):
+        elif isinstance(event, model.UpstreamError):
             yield dumps({"error": {"message": event.message, "type": "upstream_error", "code": event.code}})
 
 
 def _delta(event: _Said, custom: dict[tuple[int, int], bool]) -> dict[str, Any]:
     """Return the delta of an event; `custom` knows which of the calls so far are of custom tools."""
-    if isinstance(event, Finish):
+    if isinstance(event, model.Finish):
         return {}
-    if isinstance(event, TextDelta | ReasoningDelta | RefusalDelta):
+    if isinstance(event, model.TextDelta | model.ReasoningDelta | model.RefusalDelta):
         return {next(key for key, kind in _TEXTS if type(event) is kind): event.text}
     entry: dict[str, Any] = {"index": event.call}
     said: dict[str, str] = {}
-    if isinstance(event, ToolCallStarted):
+    if isinstance(event, model.ToolCallStarted):
         custom[event.choice, event.call] = event.custom
         entry |= {"id": event.id, "type": "custom" if event.custom else "function"}
         said = {"name": event.name, "arguments": ""}
-    elif isinstance(event, ToolNameDelta):
+    elif isinstance(event, model.ToolNameDelta):
         said["name"] = event.name
     else:
         said["arguments"] = event.text
@@ -286,10 +275,10 @@ class Entry:
 class Draft:
     """One chunk under repair. Its value stays as it came; changes are collected, at most one per member."""
 
-    def __init__(self, value: dict[str, Any], envelope: Envelope, out: Out) -> None:
+    def __init__(self, value: dict[str, Any], head: Mapping[str, Any], out: Out) -> None:
         self.n = out.n
         self.value = value
-        self.envelope = envelope
+        self.head = head
         #: The frame that carries it.
         self.out = out
         #: Chunks of ours that go out before and after this one.
@@ -313,7 +302,7 @@ class Draft:
 
     def ours(self, repair: str, choice: int, delta: dict[str, Any], finish: str | None = None) -> Out:
         """Return a chunk of ours for `before` or `after`."""
-        return Out(self.n, chunk(self.envelope, choice, delta, finish), repair=repair)
+        return Out(self.n, chunk(self.head, choice, delta, finish), repair=repair)
 
     def set(self, repair: str, path: Path, key: str, value: Any) -> None:
         """Replace or insert a member."""

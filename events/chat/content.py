@@ -11,7 +11,7 @@ from ..core.lifecycle import CUT_FINISHES
 from ..core.limits import LISTS_OF_A_DELTA_MAX, THINK_HEAD_CHARS_MAX
 from ..core.model import Event, ForeignFrame
 from ..core.settings import Facts, Settings
-from .chunk import Draft, Envelope, chunk
+from .chunk import Draft, chunk
 from .tool_calls import Calls
 
 __all__ = ["Choices", "Think"]
@@ -155,11 +155,11 @@ class Choices:
                 draft.drop("choice_not_object", ("choices",), place)
                 draft.unique = True
 
-    def held(self, envelope: Envelope) -> list[dict[str, Any]]:
+    def held(self, head: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return chunks with what was held as half a tag, since no more text comes."""
         split = [(choice, choice.think.release()) for choice in self._choices.values() if choice.think is not None]
         deltas = [(choice.number, self._parts_delta(choice, *parts)) for choice, parts in split]
-        return [chunk(envelope, number, delta) for number, delta in deltas if delta]
+        return [chunk(head, number, delta) for number, delta in deltas if delta]
 
     # -- one choice ---------------------------------------------------------------------------------------------------
 

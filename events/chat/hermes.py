@@ -5,7 +5,7 @@ they take every `data` for a chunk (clients.md 3 and 7). So it becomes the frame
 """
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from ..core.json_text import dumps
@@ -21,7 +21,7 @@ from ..core.limits import (
 )
 from ..core.model import ToolProgress
 from ..folds.wire import Wire
-from .chunk import Envelope, chunk
+from .chunk import chunk
 from .write import short
 
 __all__ = ["NOTE", "AgentTools", "Retold", "card_of"]
@@ -70,9 +70,9 @@ class AgentTools:
         return ToolProgress(n=n, id=self._ids[given], name=name, status=status)
 
 
-def card_of(value: dict[str, Any], event: ToolProgress, envelope: Envelope) -> dict[str, Any]:
+def card_of(value: dict[str, Any], event: ToolProgress, head: Mapping[str, Any]) -> dict[str, Any]:
     """Return the chunk for a progress frame: an empty delta, and every other member that a card can show."""
-    card = {**chunk(envelope, 0, {}), "tool": event.name, "toolCallId": event.id, "status": event.status}
+    card = {**chunk(head, 0, {}), "tool": event.name, "toolCallId": event.id, "status": event.status}
     for key, member in value.items():
         if key in _OURS or (key in ("label", "emoji") and not isinstance(member, str)):
             continue

@@ -6,7 +6,8 @@ index), so one `Repair` follows one attempt. It never raises on upstream data.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from ..core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
@@ -16,7 +17,7 @@ from ..emission.dialect import Context, Step
 from ..emission.frames import Out
 from ..tape.record import Record
 from ..wire.sse import BOM, Frame, parse_block
-from .chunk import CHUNK, DONE, LEGACY_CALL, PROGRESS_EVENT, Draft, Envelope, chunk, events, has, says_content
+from .chunk import CHUNK, DONE, LEGACY_CALL, PROGRESS_EVENT, Draft, chunk, envelope, events, has, says_content
 from .content import Choices
 from .hermes import AgentTools, Retold, card_of
 from .write import ChatWriter
@@ -26,6 +27,8 @@ __all__ = ["Chat", "Repair"]
 _TERMINATOR: Final = b"[DONE]"
 #: Top-level lists that Perplexity repeats on every chunk (Q87).
 _SENT_ONCE: Final = ("citations", "search_results")
+#: Members of a chunk that may be missing if they would be empty.
+_ABSENT_MEANS: Final[Mapping[str, Any]] = MappingProxyType({"created": 0, "model": ""})
 #: The SSE field of llama.cpp through 2025 and GPUStack (Q92); every SDK silently ignores such a line.
 _ERROR_FIELD: Final = re.compile(rb"(?:^(?:\xef\xbb\xbf)?|[\r\n])error: ?(\{[^\r\n]*\})")
 #: A block of nothing but comments and fields that dispatch nothing.
@@ -45,7 +48,8 @@ class Repair:
         settings, facts = context.settings, context.facts
         self._context = context
         self._ledger = context.ledger
-        self._envelope = Envelope()
+        #: What every chunk repeats, from the first one that contains it.
+        self._envelope = envelope()
         self._choices = Choices(facts, settings, context.stream_id)
         self._agent = AgentTools(context.stream_id)
         self._retold = Retold()
@@ -254,18 +258,13 @@ class Repair:
         return [self._step(Out(n, value, repair="think")) for value in self._choices.held(self._envelope)]
 
     def _repair_envelope(self, draft: Draft) -> None:
-        value, ours = draft.value, self._envelope
-        created, model = value.get("created", 0), value.get("model", "")
-        if not (ours.id and ours.model and ours.created):
+        value = draft.value
+        if not all(self._envelope.values()):
             self._settle_envelope(value)
-        if value.get("id") != ours.id:
-            draft.set("id", (), "id", ours.id)  # Q53
-        if value.get("object") != CHUNK:
-            draft.set("object", (), "object", CHUNK)  # Q52
-        if created != ours.created or type(created) is not int:
-            draft.set("created", (), "created", ours.created)  # Q54, Q57
-        if model != ours.model:
-            draft.set("model", (), "model", ours.model)  # Q55
+        for key, settled in self._envelope.items():  # Q52 to Q55, Q57
+            given = value.get(key, _ABSENT_MEANS.get(key))
+            if given != settled or type(given) is not type(settled):
+                draft.set(key, (), key, settled)
         for key in _SENT_ONCE:
             if key in value:
                 if self._sent_once.get(key, ABSENT) == value[key]:
@@ -277,10 +276,10 @@ class Repair:
     def _settle_envelope(self, value: dict[str, Any]) -> None:
         """Fill empty members of the envelope from a chunk, or else from the stream and its request."""
         ours, context = self._envelope, self._context
-        given, model = value.get("id"), value.get("model")
-        ours.id = ours.id or (given if isinstance(given, str) else "") or f"chatcmpl-{context.stream_id}"
-        ours.model = ours.model or (model if isinstance(model, str) else "") or context.facts.model
-        ours.created = ours.created or _integer(value.get("created"))
+        for key, otherwise in (("id", f"chatcmpl-{context.stream_id}"), ("model", context.facts.model)):
+            given = value.get(key)
+            ours[key] = ours[key] or (given if isinstance(given, str) else "") or otherwise
+        ours["created"] = ours["created"] or _integer(value.get("created"))
 
     def _withheld(self, n: int, frame: Frame, repair: str) -> list[Step]:
         self._ledger.frame(n, repair, frame.raw, None)
@@ -349,7 +348,7 @@ class Repair:
         counts = as_object(answer.get("usage"))
         usage: dict[str, Any] = {"choices": list[Any](), "usage": counts}
         for members in [*chunks, usage] if counts else chunks:
-            value = {**self._envelope.members(), **members}
+            value = {**self._envelope, **members}
             # A whole answer has no seeds to wait for.
             steps += [*self._chunk(Draft(value, self._envelope, Out(n, value, repair=repair))), *self._release()]
         return steps

@@ -17,7 +17,7 @@ from ..emission.cards import emoji_of
 from ..emission.dialect import Context, Held, Split, Step
 from ..emission.frames import Edit, Out, Styles
 from ..folds.wire import SIBLING, Call
-from .chunk import DONE, PROGRESS_EVENT, Envelope, chunk, says_content
+from .chunk import DONE, PROGRESS_EVENT, chunk, envelope, says_content
 
 __all__ = ["WARNING", "ChatWriter", "error_frame", "preview", "short", "warning"]
 
@@ -60,7 +60,7 @@ class ChatWriter:
         self._live, self._ledger = context.live, context.ledger
         self._styles = Styles()
         #: What our chunks repeat until the stream's first frame contains it.
-        self._ours = Envelope(f"chatcmpl-{context.stream_id}", context.facts.model, context.created)
+        self._ours = envelope(f"chatcmpl-{context.stream_id}", context.facts.model, context.created)
         self._roles: set[int] = set()
         self._usage: Out | None = None
         self._texted = False
@@ -72,9 +72,8 @@ class ChatWriter:
         out = step.out
         if out is None or out.value is None:
             return out
-        ours, value = self._ours, out.value
-        ours.id, ours.model = value.get("id") or ours.id, value.get("model") or ours.model
-        ours.created = value.get("created") or ours.created
+        value = out.value
+        self._ours |= {key: value[key] for key in self._ours if value.get(key)}
         if step.choices:
             self._roles.update(step.choices)
             self._texted = self._texted or any(choice["delta"].get("content") for choice in value["choices"])

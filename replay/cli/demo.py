@@ -17,7 +17,7 @@ import trio
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from wiretape.events.chat.chunk import Envelope, payloads
+from wiretape.events.chat.chunk import envelope, payloads
 from wiretape.events.core.json_text import as_object, dumps, parse
 from wiretape.events.core.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
 from wiretape.events.emit import Summariser, events, summarise
@@ -45,7 +45,7 @@ _INTRODUCTION: Final = "A scripted upstream, the real proxy and a plain client, 
 
 def _frames(*written: Event) -> list[bytes]:
     """Write events as an upstream does."""
-    return [encode(payload) for payload in payloads(written, Envelope("chatcmpl-demo", "demo", 1_700_000_000))]
+    return [encode(payload) for payload in payloads(written, envelope("chatcmpl-demo", "demo", 1_700_000_000))]
 
 
 def _call(number: int, name: str, id: str, arguments: str) -> list[Event]:  # noqa: A002 - the field's name

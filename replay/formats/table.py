@@ -14,7 +14,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.chat.chunk import CALLS, Envelope, payloads
+from wiretape.events.chat.chunk import CALLS, envelope, payloads
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, is_object, parse
 from wiretape.events.core.model import (
@@ -185,12 +185,12 @@ def _failed(response: dict[str, Any], request: bytes | None) -> Imported:
 
 def _frames(response: dict[str, Any], match: dict[str, Any], number: int) -> list[bytes]:
     model, created = response.get("model", match.get("model")), response.get("created")
-    envelope = Envelope(
+    head = envelope(
         _text(response.get("id") or f"chatcmpl-aimock-{number}"),
         model if isinstance(model, str) else "aimock",
         created if type(created) is int else 0,
     )
-    return [encode(payload) for payload in payloads(_events(response), envelope)]
+    return [encode(payload) for payload in payloads(_events(response), head)]
 
 
 def _events(response: dict[str, Any]) -> Iterator[Event]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.chat.chunk import Envelope, payloads
+from wiretape.events.chat.chunk import envelope, payloads
 from wiretape.events.core.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
 from wiretape.events.wire.sse import encode
 
@@ -14,7 +14,7 @@ DONE: Final = Terminator(n=0)
 
 def frames(model: str, events: Iterable[Event]) -> list[bytes]:
     """Return the frames of these events."""
-    return [encode(payload) for payload in payloads(events, Envelope("chatcmpl-1", model, 1_700_000_000))]
+    return [encode(payload) for payload in payloads(events, envelope("chatcmpl-1", model, 1_700_000_000))]
 
 
 def text(words: str, size: int) -> list[Event]:

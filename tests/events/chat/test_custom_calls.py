@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.chat import DONE, Run, begin, call, finish, frame, run, sse, tape, text
-from wiretape.events.chat.chunk import Envelope, payloads
+from wiretape.events.chat.chunk import envelope, payloads
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Repaired, ToolCallStarted
 
@@ -132,7 +132,7 @@ def test_events_of_one_are_written_back_as_one() -> None:
     frames = [START, custom({"name": "_2"}, index=0), more("ls"), CALLS]
     result = chat(*frames)
     events = [event for event in result.events if not isinstance(event, Repaired)]
-    written = [sse(json.loads(each)) for each in payloads(events, Envelope("chatcmpl-1", "m", 7))]
+    written = [sse(json.loads(each)) for each in payloads(events, envelope("chatcmpl-1", "m", 7))]
     assert run(tape(written, tool_events=False)).wire.choices[0].calls[0].arguments == "ls"
     assert written == frames
 

@@ -41,7 +41,7 @@ from wiretape.events.emission.frames import Ledger
 from wiretape.events.folds.wire import Call, Wire
 from wiretape.events.tape.record import Record
 
-ENVELOPE = chunk.Envelope("chatcmpl-1", "m", 7)
+ENVELOPE = chunk.envelope("chatcmpl-1", "m", 7)
 CONTEXT = Context(Facts(model="m"), Settings(), "1", 7, Wire(), Ledger(), set())
 
 

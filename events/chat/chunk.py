@@ -93,9 +93,14 @@ def events(value: dict[str, Any], n: int) -> list[Event]:
 
 
 def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
-    for entry in delta.get("tool_calls") or ():
+    entries: list[Any] = [*(delta.get("tool_calls") or ())]
+    if legacy := as_object(delta.get("function_call")):  # clients get it as it came (Q29); its life is that of any call
+        said = {key: text for key, text in legacy.items() if isinstance(text, str)}
+        start = {"id": f"function_call_{choice}"} if said.get("name") else {}
+        entries.append({"index": LEGACY_CALL, **start, "function": said})
+    for entry in entries:
         custom = "custom" in entry  # repair leaves one of both
-        said: dict[str, Any] = entry["custom"] if custom else entry.get("function") or {}
+        said = entry["custom"] if custom else entry.get("function") or {}
         name, arguments = said.get("name"), said.get("input" if custom else "arguments")
         if "id" in entry:
             call, call_id = entry["index"], entry["id"]
@@ -104,13 +109,6 @@ def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
             yield model.ToolNameDelta(n=n, choice=choice, call=entry["index"], name=name)
         if arguments:
             yield model.ToolArgumentsDelta(n=n, choice=choice, call=entry["index"], text=arguments)
-    legacy = delta.get("function_call")
-    if is_object(legacy):  # the client gets it as it came (Q29); its life is followed like that of any call
-        name, arguments = legacy.get("name"), legacy.get("arguments")
-        if isinstance(name, str) and name:
-            yield model.ToolCallStarted(n=n, choice=choice, call=LEGACY_CALL, id=f"function_call_{choice}", name=name)
-        if isinstance(arguments, str) and arguments:
-            yield model.ToolArgumentsDelta(n=n, choice=choice, call=LEGACY_CALL, text=arguments)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -230,9 +228,11 @@ class KnownCall:
             self.head = (self.head + text).lstrip()[:_HEAD_CHARS]
         return None if self.custom else self.boundary.feed(text)
 
-    def entry(self, text: str) -> dict[str, Any]:
-        """Return an entry of `tool_calls` with one more piece of arguments."""
-        return {"index": self.number, **call_members(custom=bool(self.custom), arguments=text)}
+    def delta(self, text: str) -> dict[str, Any]:
+        """Return a delta with one more piece of arguments."""
+        if self.number == LEGACY_CALL:
+            return {"function_call": {"arguments": text}}
+        return {"tool_calls": [{"index": self.number, **call_members(custom=bool(self.custom), arguments=text)}]}
 
     def forget_seed(self) -> None:
         """Take the `{}` back: it was not an argument."""

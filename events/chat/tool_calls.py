@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from ..core.json_text import Path, as_object, is_list, is_object
+from ..core.json_text import Path, is_list, is_object
 from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
 from .chunk import LEGACY_CALL, Draft, Entry, KnownCall, call_members
@@ -77,22 +77,11 @@ class Calls:
 
         `lost` means that an unreadable frame may have been about a call that nothing else mentions.
         """
-        for call in self.known:
-            if call.announced and not call.custom:  # a custom tool's input is free text, and may be empty
+        for call in self.all:
+            if (call.announced and not call.custom) or call is self.legacy:  # the input of a custom tool may be empty
                 self._close(draft, call)
-        legacy = self.legacy
-        if (lost or (self._lost and word != "stop")) and not self.known and not legacy.name:
+        if (lost or (self._lost and word != "stop")) and not self.all:
             draft.events.append(ToolCallDamaged(n=draft.n, choice=self._choice, call=0))
-        if legacy.name and not legacy.has_arguments:
-            if self.announced:
-                draft.events += self.damage([legacy], draft.n)  # the same call under its newer name, perhaps
-            elif not legacy.damaged:
-                legacy.supplied = True
-                if legacy in draft.touched:
-                    draft.set("arguments_empty", (*draft.touched[legacy].path, "function_call"), "arguments", _SEED)
-                else:
-                    said = {"function_call": {"arguments": _SEED}}
-                    draft.before.append(draft.ours("arguments_empty", self._choice, said))
 
     def _close(self, draft: Draft, call: KnownCall) -> None:
         if call.has_arguments:
@@ -100,7 +89,8 @@ class Calls:
                 draft.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
             return
         same = call.followed_by  # which has arguments, perhaps those of this one
-        if call.damaged or (same and same.has_arguments and not (same.supplied or same.head.strip() == _SEED)):
+        theirs = same and same.has_arguments and not (same.supplied or same.head.strip() == _SEED)
+        if call.damaged or theirs or (call is self.legacy and self.announced):  # under its newer name too, perhaps
             draft.events += self.damage([call], draft.n)
             return
         call.supplied = True
@@ -109,7 +99,7 @@ class Calls:
             draft.say(entry, "arguments_empty", "arguments", _SEED)
         else:
             frames = draft.after or draft.before  # after the start, if that is a chunk of ours
-            frames.append(draft.ours("arguments_empty", self._choice, {"tool_calls": [call.entry(_SEED)]}))
+            frames.append(draft.ours("arguments_empty", self._choice, call.delta(_SEED)))
 
     def damage(self, calls: Iterable[KnownCall], n: int) -> list[Event]:
         """Return an event for each call that was not damaged before: some part could not be read."""
@@ -133,7 +123,7 @@ class Calls:
                 self._start_apart(draft, "message_beside", call, entry.text)
             elif call is not None and call.announced and not call.has_arguments and entry.text:
                 call.take(entry.text)
-                self._send(draft, "message_beside", call.entry(entry.text))
+                draft.after.append(draft.ours("message_beside", self._choice, call.delta(entry.text)))
 
     def _entries(self, draft: Draft, path: Path, entries: list[Any]) -> None:
         """Make every entry of `tool_calls` canonical; remove the list if no entry is left."""
@@ -171,15 +161,16 @@ class Calls:
 
     def _legacy(self, draft: Draft, path: Path, given: Any, *, late: bool) -> None:
         """Pass a legacy call under its old name; its arguments must be text all the same (Q29)."""
-        legacy, entry = self.legacy, Entry(path, {"function": as_object(given)})
-        if is_object(given):
+        legacy, entry = self.legacy, Entry(path, {"function": given})
+        entry.member = "function_call"
+        if entry.function is not None:
             draft.touched[legacy] = entry
         if late:
             draft.drop("late_call", path, "function_call")
             draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
             if legacy.supplied and entry.text:
                 draft.events += self.damage([legacy], draft.n)
-        elif not is_object(given):
+        elif entry.function is None:
             draft.drop("calls_not_list", path, "function_call")
         elif not legacy.name and not (given.get("name") or given.get("arguments")):
             draft.drop("legacy_call_empty", path, "function_call")  # held, it would go out as a call
@@ -187,7 +178,7 @@ class Calls:
             if "name" in given and legacy.name:
                 draft.drop("name_repeated", (*path, "function_call"), "name")  # Q15
             legacy.name = legacy.name or entry.name
-            legacy.has_arguments = legacy.has_arguments or bool(entry.text)
+            legacy.take(entry.text)
             if not isinstance(given.get("arguments", ""), str | None):
                 draft.quote("arguments_not_text", (*path, "function_call"), "arguments")
 
@@ -211,7 +202,7 @@ class Calls:
             call.custom = entry.custom
         if call.announced and apart:
             call.take(entry.text)
-            self._send(draft, "call_split", call.entry(entry.text))
+            draft.after.append(draft.ours("call_split", self._choice, call.delta(entry.text)))
         elif call.announced:
             self._continue(draft, entry, call)
         elif apart and (call.name or entry.name):
@@ -418,16 +409,12 @@ class Calls:
             custom = bool(call.custom)
             start = {"index": call.number, "id": call.id, "type": "custom" if custom else "function", **call.extras}
             start |= call_members(custom=custom, name=call.name, arguments=text[:at])
-            self._send(draft, repair, start)
+            draft.after.append(draft.ours(repair, self._choice, {"tool_calls": [start]}))
             call.early.clear()
             text = text[at:]
             if not text:
                 return
             call, repair = self._following(call), "call_split"
-
-    def _send(self, draft: Draft, repair: str, entry: dict[str, Any]) -> None:
-        """Send an entry in a frame of its own."""
-        draft.after.append(draft.ours(repair, self._choice, {"tool_calls": [entry]}))
 
     def _following(self, call: KnownCall) -> KnownCall:
         """Return the next call of the same tool, at the same index."""

@@ -10,7 +10,7 @@ from ..core.model import Event
 from ..emission.frames import Edit, Out
 
 __all__ = [
-    "CALLS",
+    "CALL_KEYS",
     "CHOICES",
     "CHUNK",
     "DONE",
@@ -19,7 +19,7 @@ __all__ = [
     "Draft",
     "Entry",
     "KnownCall",
-    "call_members",
+    "call_delta",
     "chunk",
     "envelope",
     "events",
@@ -29,12 +29,12 @@ __all__ = [
     "says_content",
 ]
 
-#: The finish of an answer that calls tools.
-CALLS: Final = "tool_calls"
 CHOICES: Final = "choices"
 CHUNK: Final = "chat.completion.chunk"
 DONE: Final = b"data: [DONE]\n\n"
 PROGRESS_EVENT: Final = b"hermes.tool.progress"
+CALL_KEYS: Final = ("tool_calls", "function_call")
+_ENTRY_KEYS: Final = frozenset({"index", "id", "type", "function", "custom"})
 #: The number of a legacy `function_call`; other calls of its choice count from 0.
 LEGACY_CALL: Final = -1
 #: As much of arguments as shows whether they are `{}`.
@@ -124,60 +124,53 @@ def chunk(head: Mapping[str, Any], choice: int, delta: Mapping[str, Any], finish
     return {**head, "choices": [{"index": choice, "delta": delta, "finish_reason": finish}]}
 
 
-def call_members(*, custom: bool, **said: str) -> dict[str, Any]:
-    """Return what an entry says of a call: a function takes `arguments`, a custom tool a free text as `input`."""
+def call_delta(
+    number: int, call_id: str = "", extras: Mapping[str, Any] | None = None, *, custom: bool, **said: str
+) -> dict[str, Any]:
+    """Return a delta about one call, its start if it has an id.
+
+    A function takes `arguments`, a custom tool a free text as `input`.
+    """
+    member = "custom" if custom else "function"
+    start = {"id": call_id, "type": member, **(extras or {})} if call_id else {}
     if custom and "arguments" in said:
         said["input"] = said.pop("arguments")
-    return {"custom" if custom else "function": said}
-
-
-_Said = (
-    model.TextDelta
-    | model.ReasoningDelta
-    | model.RefusalDelta
-    | model.ToolCallStarted
-    | model.ToolNameDelta
-    | model.ToolArgumentsDelta
-    | model.Finish
-)
+    return {"tool_calls": [{"index": number, **start, member: said}]}
 
 
 def payloads(events: Iterable[Event], head: Mapping[str, Any]) -> Iterator[bytes]:
     """Yield a payload for each event that has a form in this dialect: a whole stream made from events."""
     roles: set[int] = set()
-    custom: dict[tuple[int, int], bool] = {}
+    custom: set[tuple[int, int]] = set()
     for event in events:
-        if isinstance(event, _Said):
-            role = {} if event.choice in roles else {"role": "assistant"}
+        delta: dict[str, Any] = {}
+        match event:
+            case model.TextDelta() | model.ReasoningDelta() | model.RefusalDelta():
+                delta[next(key for key, kind in _TEXTS if type(event) is kind)] = event.text
+            case model.ToolCallStarted():
+                custom |= {(event.choice, event.call)} if event.custom else set()
+                delta = call_delta(event.call, event.id, custom=event.custom, name=event.name, arguments="")
+            case model.ToolNameDelta():
+                delta = call_delta(event.call, custom=(event.choice, event.call) in custom, name=event.name)
+            case model.ToolArgumentsDelta():
+                delta = call_delta(event.call, custom=(event.choice, event.call) in custom, arguments=event.text)
+            case model.Finish():
+                pass
+            case model.Usage():
+                yield dumps({**head, "choices": [], "usage": event.counts})
+                continue
+            case model.Terminator():
+                yield b"[DONE]"
+                continue
+            case model.UpstreamError():
+                yield dumps({"error": {"message": event.message, "type": "upstream_error", "code": event.code}})
+                continue
+            case _:
+                continue
+        if event.choice not in roles:
             roles.add(event.choice)
-            reason = event.reason if isinstance(event, model.Finish) else None
-            yield dumps(chunk(head, event.choice, role | _delta(event, custom), reason))
-        elif isinstance(event, model.Usage):
-            yield dumps({**head, "choices": [], "usage": event.counts})
-        elif isinstance(event, model.Terminator):
-            yield b"[DONE]"
-        elif isinstance(event, model.UpstreamError):
-            yield dumps({"error": {"message": event.message, "type": "upstream_error", "code": event.code}})
-
-
-def _delta(event: _Said, custom: dict[tuple[int, int], bool]) -> dict[str, Any]:
-    """Return the delta of an event; `custom` knows which of the calls so far are of custom tools."""
-    if isinstance(event, model.Finish):
-        return {}
-    if isinstance(event, model.TextDelta | model.ReasoningDelta | model.RefusalDelta):
-        return {next(key for key, kind in _TEXTS if type(event) is kind): event.text}
-    entry: dict[str, Any] = {"index": event.call}
-    said: dict[str, str] = {}
-    if isinstance(event, model.ToolCallStarted):
-        custom[event.choice, event.call] = event.custom
-        entry |= {"id": event.id, "type": "custom" if event.custom else "function"}
-        said = {"name": event.name, "arguments": ""}
-    elif isinstance(event, model.ToolNameDelta):
-        said["name"] = event.name
-    else:
-        said["arguments"] = event.text
-    members = call_members(custom=custom.get((event.choice, event.call), False), **said)
-    return {"tool_calls": [entry | members]}
+            delta = {"role": "assistant", **delta}
+        yield dumps(chunk(head, event.choice, delta, event.reason if isinstance(event, model.Finish) else None))
 
 
 # -- repairing --------------------------------------------------------------------------------------------------------
@@ -232,7 +225,7 @@ class KnownCall:
         """Return a delta with one more piece of arguments."""
         if self.number == LEGACY_CALL:
             return {"function_call": {"arguments": text}}
-        return {"tool_calls": [{"index": self.number, **call_members(custom=bool(self.custom), arguments=text)}]}
+        return call_delta(self.number, custom=bool(self.custom), arguments=text)
 
     def forget_seed(self) -> None:
         """Take the `{}` back: it was not an argument."""
@@ -266,6 +259,11 @@ class Entry:
         self.custom = custom
         self.member, self.other = ("custom", "function") if custom else ("function", "custom")
         self.arguments = "input" if custom else "arguments"
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """The members that are not about the call itself."""
+        return {key: value for key, value in self.given.items() if key not in _ENTRY_KEYS}
 
     def may_be_of(self, call: KnownCall) -> bool:
         """Return whether entry and call are both of a function or both of a custom tool; metadata may be of either."""
@@ -316,6 +314,12 @@ class Draft:
         """Replace a value by a string with its own JSON text: 12 by "12"."""
         self._places = self._places or Places(self.out.payload or dumps(self.value))
         self.set(repair, path, key, self._places.text((*path, key)).decode())
+
+    def touch(self, call: KnownCall, entry: Entry) -> None:
+        """Note the entry of a call, whose arguments must be text (Q18)."""
+        self.touched[call] = entry
+        if entry.function is not None and not isinstance(entry.function.get(entry.arguments, ""), str | None):
+            self.quote("arguments_not_text", (*entry.path, entry.member), entry.arguments)
 
     def say(self, entry: Entry, repair: str, key: str, text: str) -> None:
         """Set the name or the arguments of an entry of `tool_calls`."""

@@ -11,7 +11,7 @@ from ..core.lifecycle import CUT_FINISHES
 from ..core.limits import LISTS_OF_A_DELTA_MAX, THINK_HEAD_CHARS_MAX
 from ..core.model import Event, ForeignFrame
 from ..core.settings import Facts, Settings
-from .chunk import Draft, chunk
+from .chunk import CALL_KEYS, Draft, chunk
 from .tool_calls import Calls
 
 __all__ = ["Choices", "Think"]
@@ -33,7 +33,6 @@ _FINISHES: Final[Mapping[str, str]] = MappingProxyType(
 _REASONING_NAMES: Final = ("reasoning_content", "reasoning")
 _REASONING: Final = frozenset(_REASONING_NAMES)
 _TEXTS: Final = ("content", "refusal", *_REASONING_NAMES)
-_CALLS: Final = frozenset({"tool_calls", "function_call"})
 #: The part of a chunk that is about a call.
 _CALL: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{|"function_call"\s*:\s*\{')
 _OPENING: Final = "<think>"
@@ -46,7 +45,7 @@ _PARTS_DEPTH_MAX: Final = 4
 
 
 class Think:
-    """A splitter of text into thought and answer; a tail that may be half a tag is held until `release`.
+    """A splitter of text into thought and answer; a tail that may be half a tag is held.
 
     Only the block at the very head is a thought: later text may mention such tags.
     """
@@ -57,35 +56,28 @@ class Think:
         self._inside = False
         self._held: str = ""
 
-    def feed(self, text: str) -> tuple[str, str]:
-        """Return the thought and the answer in this piece."""
+    def feed(self, text: str, *, last: bool = False) -> tuple[str, str]:
+        """Return the thought and the answer in this piece; with the `last` one, what is held is not a tag."""
         if self.over:
             return "", text
         text, self._held = self._held + text, ""
         if not self._inside:
             head = text.lstrip()
-            if not head.startswith(_OPENING):
-                if _OPENING.startswith(head) and len(text) <= THINK_HEAD_CHARS_MAX:
+            self._inside = head.startswith(_OPENING)
+            if not self._inside:
+                if not last and _OPENING.startswith(head) and len(text) <= THINK_HEAD_CHARS_MAX:
                     self._held = text
                     return "", ""
                 self.over = True
                 return "", text
-            self._inside = True
             text = head[len(_OPENING) :]
         thought, closing, answer = text.partition(_CLOSING)
-        if closing:
-            self.over = True
-            return thought, answer
-        half_tag = next((size for size in range(len(_CLOSING) - 1, 0, -1) if text.endswith(_CLOSING[:size])), 0)
-        kept = len(text) - half_tag
-        self._held = text[kept:]
-        return text[:kept], ""
-
-    def release(self) -> tuple[str, str]:
-        """Return what was held: no more text comes, so it was not a tag."""
-        held, self._held = self._held, ""
-        self.over = True
-        return (held, "") if self._inside else ("", held)
+        self.over = last or bool(closing)
+        if not self.over:
+            half_tag = next((size for size in range(len(_CLOSING) - 1, 0, -1) if text.endswith(_CLOSING[:size])), 0)
+            kept = len(text) - half_tag
+            thought, self._held = text[:kept], text[kept:]
+        return thought, answer
 
 
 @dataclass(slots=True, eq=False)
@@ -157,7 +149,9 @@ class Choices:
 
     def held(self, head: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return chunks with what was held as half a tag, since no more text comes."""
-        split = [(choice, choice.think.release()) for choice in self._choices.values() if choice.think is not None]
+        split = [
+            (choice, choice.think.feed("", last=True)) for choice in self._choices.values() if choice.think is not None
+        ]
         deltas = [(choice.number, self._parts_delta(choice, *parts)) for choice, parts in split]
         return [chunk(head, number, delta) for number, delta in deltas if delta]
 
@@ -216,9 +210,9 @@ class Choices:
             if part and not isinstance(part, str):
                 draft.unique = True
             if part is None:
-                if key in _CALLS:
+                if key in CALL_KEYS:
                     draft.drop("null_member", path, key)
-            elif key in _CALLS:
+            elif key in CALL_KEYS:
                 calls = draft.unique = True
             elif key == "content":
                 self._content(draft, path, part, delta, choice)
@@ -227,7 +221,7 @@ class Choices:
         if not _REASONING.isdisjoint(delta):
             self._reasoning(draft, path, delta, choice)
         if calls:
-            choice.calls.repair(draft, path, delta, late=bool(choice.finish))
+            (choice.calls.late if choice.finish else choice.calls.repair)(draft, path, delta)
         if choice.finish and any(delta.get(key) for key in _TEXTS):
             draft.flags.append("late_delta")  # delivered: text after a finish is still text
             draft.events.append(ForeignFrame(n=draft.n, why="late_delta"))
@@ -280,9 +274,7 @@ class Choices:
 
     def _split_thought(self, draft: Draft, path: Path, choice: _Choice, think: Think) -> None:
         """Move thoughts from the content to the reasoning; half a tag waits for the next chunk (Q78)."""
-        thought, answer = think.feed(choice.said)
-        if choice.finish:
-            thought, answer = (a + b for a, b in zip((thought, answer), think.release(), strict=True))
+        thought, answer = think.feed(choice.said, last=bool(choice.finish))
         if not choice.said:
             if parts := self._parts_delta(choice, thought, answer):
                 draft.before.append(draft.ours("think", choice.number, parts))

@@ -35,7 +35,7 @@ _OURS: Final = frozenset(
 #: `agent/chat_completion_helpers.py`).
 _RETRIES: Final = re.compile(r"\s*⚠ (?:Connection dropped mid tool-call; reconnecting|Stream stalled mid tool-call \()")
 #: The same, and its last words when it gives up, as a client keeps them in its text.
-NOTE: Final = re.compile(
+NOTE: Final = (
     r"⚠ (?:Connection dropped mid tool-call; reconnecting(?:…|\.\.\.)"
     r"|Stream stalled mid tool-call \([^()\r\n]{1,4000}\); the action was not executed\."
     r"(?: Ask me to retry if you want to continue\.)?)"

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from ..core.json_text import Edit, Path, as_list, as_object, dumps, is_object, locate
+from ..core.json_text import Edit, Path, as_list, as_object, dumps, locate
 from ..core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from ..core.settings import Facts
-from .chunk import function_of
+from .chunk import Entry, function_of
 from .hermes import NOTE
 from .write import WARNING, preview
 
@@ -26,21 +26,15 @@ def facts(body: Any) -> Facts:
     """Return what emission must know of a request."""
     request: dict[str, Any] = as_object(body)
     model, choices = request.get("model"), request.get("n")
-    tools = [*as_list(request.get("tools")), *as_list(request.get("functions"))]
+    tools = map(as_object, [*as_list(request.get("tools")), *as_list(request.get("functions"))])
+    names = [(function_of(tool)[0] or tool).get("name") for tool in tools]  # a legacy function has its name itself
     return Facts(
         stream=request.get("stream") is True,
         usage=as_object(request.get("stream_options")).get("include_usage") is True,
         model=model if isinstance(model, str) else "",
         choices=1 if choices is None else choices if type(choices) is int else None,
-        tools=frozenset(name for tool in tools if (name := _tool_name(as_object(tool)))),
+        tools=frozenset(name for name in names if isinstance(name, str) and name),
     )
-
-
-def _tool_name(tool: dict[str, Any]) -> str:
-    """Return the name inside the member that the tool's type names or, of a legacy function, in the tool itself."""
-    inner: Any = tool.get("function") or tool.get("custom")
-    name = (inner if is_object(inner) else tool).get("name")
-    return name if isinstance(name, str) else ""
 
 
 # -- tool results -----------------------------------------------------------------------------------------------------
@@ -97,28 +91,20 @@ def results_in(body: Any) -> Results | None:
     return Results(list(found.values()), max(0, at), more)
 
 
-def _calls(message: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return name and arguments of each call by its id; of two with one id the first."""
-    entries = [(entry.get("id"), function_of(entry)[0]) for entry in map(as_object, as_list(message.get("tool_calls")))]
+def _calls(message: dict[str, Any]) -> dict[str, Entry]:
+    """Return each call by its id; of two with one id the first."""
+    given: list[Any] = [*as_list(message.get("tool_calls"))]
     if legacy := as_object(message.get("function_call")):
-        entries.append((LEGACY_ID, legacy))
-    calls: dict[str, tuple[str, str]] = {}
-    for call_id, function in entries:
-        said = function or {}
-        name, arguments = said.get("name"), said.get("arguments", said.get("input"))
-        if isinstance(call_id, str) and call_id:
-            said_name = name if isinstance(name, str) else ""
-            calls.setdefault(call_id, (said_name, arguments if isinstance(arguments, str) else ""))
-    return calls
+        given.append({"id": LEGACY_ID, "function": legacy})
+    return {entry.id: entry for entry in (Entry((), as_object(one)) for one in reversed(given)) if entry.id}
 
 
-def _result(message: dict[str, Any], calls: dict[str, tuple[str, str]]) -> Result:
+def _result(message: dict[str, Any], calls: dict[str, Entry]) -> Result:
     given: Any = message.get("tool_call_id")
     call_id = given if isinstance(given, str) else ""
     if message.get("role") == "function":  # which names the function instead
-        legacy = calls.get(LEGACY_ID)
-        call_id = LEGACY_ID if legacy is not None and legacy[0] == message.get("name") else ""
-    name, arguments = calls.get(call_id, ("", ""))
+        call_id = LEGACY_ID if LEGACY_ID in calls and calls[LEGACY_ID].name == message.get("name") else ""
+    call = calls.get(call_id) or Entry((), {})
     content: Any = message.get("content")
     parts: list[Any] = [{"text": content}] if isinstance(content, str) else as_list(content)
     text = ""
@@ -127,7 +113,7 @@ def _result(message: dict[str, Any], calls: dict[str, tuple[str, str]]) -> Resul
         if isinstance(piece, str) and len(text) < PREVIEW_BYTES_MAX:
             text += piece[:PREVIEW_BYTES_MAX]
     failed = any(as_object(part).get("is_error") is True for part in (message, *parts))
-    return Result(call_id, name, preview(text), failed, orphan=call_id not in calls, arguments=arguments)
+    return Result(call_id, call.name, preview(text), failed, orphan=call_id not in calls, arguments=call.text)
 
 
 # -- marks in a history -----------------------------------------------------------------------------------------------
@@ -153,9 +139,11 @@ _FENCED: Final = re.compile(
     "^ {0,3}(?:(`{3,}+)[^`\n]*+|(~{3,}+)[^\n]*+)\n(?:[^\n]*\n)*?(?: {0,3}(?:\\1`*|\\2~*)[ \t]*\r?$|[^\n]*\\Z)",
     re.MULTILINE,
 )
-#: What may follow a warning: the end of its line, or of the text.
-_LINE_END: Final = re.compile("\r?$", re.MULTILINE)
-_TEXT_END: Final = re.compile("\\s*\\Z")
+#: A warning as we and hermes write it: after a blank line or first, and up to its line end.
+_PARAGRAPH: Final = re.compile(f"(?:{WARNING}|{NOTE})(?=\r?$)", re.MULTILINE)
+_AFTER_BLANK_LINE: Final = re.compile("\\A|(?<=\n\n)|(?<=\n\r\n)")
+#: A warning as we wrote it before there was a blank line: last in the text. It must not be quoted.
+_LAST: Final = re.compile(f"{WARNING}(?=\\s*\\Z)")
 #: What precedes a quotation on its line.
 _QUOTES: Final = ('"', "'", "`", "“", "\u2018", "„", "«", "(", "[", ">", "-", "*", "#", "|")
 #: Bytes of every body with a mark: a backtick before a picture, or the sign of a warning, as UTF-8 or in JSON's escapes
@@ -215,8 +203,9 @@ def _in_message(number: int, message: dict[str, Any]) -> list[Marks]:
 def _in_text(path: Path, key: str, text: str) -> list[Marks]:
     lines = (code.span() for code in _CODE.finditer(text) if _MARKERS.fullmatch(code[0]))
     markers = [line.span() for begin, end in lines for line in _MARKER.finditer(text, begin, end)]
-    warnings = [found.span() for found in WARNING.finditer(text) if _is_paragraph(text, found) or _is_last(text, found)]
-    warnings += [found.span() for found in NOTE.finditer(text) if _is_paragraph(text, found)]
+    last = [found.span() for found in _LAST.finditer(text) if not text[: found.start()].rstrip(" ").endswith(_QUOTES)]
+    paragraphs = (found.span() for found in _PARAGRAPH.finditer(text) if _AFTER_BLANK_LINE.match(text, found.start()))
+    warnings = [*{*last, *paragraphs}]
     fences = [edge for block in _FENCED.finditer(text) for edge in block.span()]
     markers, warnings = ([span for span in spans if not bisect(fences, span[0]) % 2] for spans in (markers, warnings))
     gone = sorted([*markers, *warnings])
@@ -233,14 +222,3 @@ def _in_text(path: Path, key: str, text: str) -> list[Marks]:
     if not kept[-1].strip():
         rest = rest.rstrip()
     return [Marks(path, key, len(markers), len(warnings), rest if rest.strip() else "", repairable=False)]
-
-
-def _is_paragraph(text: str, found: re.Match[str]) -> bool:
-    """Return whether it is written as we and hermes write it: after a blank line or first, and up to its line end."""
-    before = text[max(found.start() - 3, 0) : found.start()]
-    return (not before or before.endswith(("\n\n", "\n\r\n"))) and _LINE_END.match(text, found.end()) is not None
-
-
-def _is_last(text: str, found: re.Match[str]) -> bool:
-    """Return whether it is written as we did before there was a blank line: last in the text, and not quoted."""
-    return _TEXT_END.match(text, found.end()) is not None and not text[: found.start()].rstrip(" ").endswith(_QUOTES)

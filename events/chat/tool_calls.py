@@ -8,16 +8,15 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from ..core.json_text import Path, is_list, is_object
+from ..core.json_text import Path, as_list, as_object, is_list, is_object
 from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
-from .chunk import LEGACY_CALL, Draft, Entry, KnownCall, call_members
+from .chunk import CALL_KEYS, LEGACY_CALL, Draft, Entry, KnownCall, call_delta
 
 __all__ = ["Calls"]
 
 #: Arguments of one whole object without members, or a seed that real fragments will follow (Q20, Q25).
 _SEED: Final = "{}"
-_OWN_KEYS: Final = frozenset({"index", "id", "type", "function", "custom"})
 #: Other members that wait with a call for its name; no dialect has more than one (`extra_content`, Q30).
 _EXTRAS_MAX: Final = 16
 #: Pieces shorter than this repeat by chance: indentation, digits, escaped line ends (Q22).
@@ -54,23 +53,35 @@ class Calls:
 
     # -- one chunk ----------------------------------------------------------------------------------------------------
 
-    def repair(self, draft: Draft, path: Path, delta: dict[str, Any], *, late: bool) -> None:
-        """Make the calls in the delta at `path` canonical; withhold them if they are `late`, after the finish."""
-        entries: Any = delta.get("tool_calls")
-        if is_list(entries) and not late:
+    def repair(self, draft: Draft, path: Path, delta: dict[str, Any]) -> None:
+        """Make the calls in the delta at `path` canonical."""
+        entries, function = delta.get("tool_calls"), delta.get("function_call")
+        if is_list(entries):
             self._entries(draft, (*path, "tool_calls"), entries)
         elif entries is not None:
-            draft.drop("late_call" if late else "calls_not_list", path, "tool_calls")
-            self._lost = self._lost or not late
-        if late and entries:
-            draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
-            draft.events += self._late(draft, entries) if is_list(entries) else ()
-        function = delta.get("function_call")
+            draft.drop("calls_not_list", path, "tool_calls")
+            self._lost = True
         if is_object(function) and (self.announced or entries) and not self.legacy.name:
             # llama-cpp-python writes each call under both names; the newer one counts.
             draft.drop("legacy_call_twin", path, "function_call")
         elif function is not None:
-            self._legacy(draft, path, function, late=late)
+            self._legacy(draft, Entry(path, {"function": function}))
+
+    def late(self, draft: Draft, path: Path, delta: dict[str, Any]) -> None:
+        """Withhold calls after the finish; damage those that were handed over as if they had no arguments."""
+        for key in CALL_KEYS:
+            if delta.get(key) is not None:
+                draft.drop("late_call", path, key)
+            if delta.get(key):
+                draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
+        more = [self.legacy] if Entry((), {"function": delta.get("function_call")}).text else []
+        for place, given in enumerate(as_list(delta.get("tool_calls"))):
+            entry = Entry((), as_object(given))
+            call = self._continued(draft, entry, place)
+            same = call and entry.name in ("", call.name) and (not entry.id or self._is_id_of(call, entry))
+            if call and same and entry.text and entry.may_be_of(call):
+                more.append(call)
+        draft.events += self.damage([call for call in more if call.supplied], draft.n)
 
     def close(self, draft: Draft, word: str, *, lost: bool) -> None:
         """Close the calls: a call without a byte of arguments takes none, which is `{}` (Q25).
@@ -118,12 +129,11 @@ class Calls:
             at_place = self.known[place] if place < len(self.known) else None
             call = self._by_id.get(entry.id) or (at_place if at_place and entry.name in ("", at_place.name) else None)
             if call is None and entry.name and place == len(self.known) and (entry.id or not begun):
-                call = self._start(place, entry.id)
-                call.name, call.custom, call.id = entry.name, entry.custom, self._unique_id(entry.id, call)
-                self._start_apart(draft, "message_beside", call, entry.text)
-            elif call is not None and call.announced and not call.has_arguments and entry.text:
-                call.take(entry.text)
-                draft.after.append(draft.ours("message_beside", self._choice, call.delta(entry.text)))
+                call = self._start(place)
+                self._learn(entry, call)
+            elif call is None or not call.announced or call.has_arguments or not entry.text:
+                continue
+            self._send_apart(draft, "message_beside", entry, call)
 
     def _entries(self, draft: Draft, path: Path, entries: list[Any]) -> None:
         """Make every entry of `tool_calls` canonical; remove the list if no entry is left."""
@@ -146,41 +156,19 @@ class Calls:
         for repair, place in hidden:
             draft.drop(repair, path, place)
 
-    def _late(self, draft: Draft, entries: list[Any]) -> list[Event]:
-        """Damage calls that were handed over as if they had no arguments, when some come after the finish."""
-        late: list[KnownCall] = []
-        for place, given in enumerate(entries):
-            if not is_object(given):
-                continue
-            entry = Entry((), given)
-            call = self._continued(draft, entry, place)
-            same = call and entry.name in ("", call.name) and (not entry.id or self._is_id_of(call, entry))
-            if call and same and call.supplied and entry.text and entry.may_be_of(call):
-                late.append(call)
-        return self.damage(late, draft.n)
-
-    def _legacy(self, draft: Draft, path: Path, given: Any, *, late: bool) -> None:
+    def _legacy(self, draft: Draft, entry: Entry) -> None:
         """Pass a legacy call under its old name; its arguments must be text all the same (Q29)."""
-        legacy, entry = self.legacy, Entry(path, {"function": given})
-        entry.member = "function_call"
-        if entry.function is not None:
-            draft.touched[legacy] = entry
-        if late:
-            draft.drop("late_call", path, "function_call")
-            draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
-            if legacy.supplied and entry.text:
-                draft.events += self.damage([legacy], draft.n)
-        elif entry.function is None:
-            draft.drop("calls_not_list", path, "function_call")
-        elif not legacy.name and not (given.get("name") or given.get("arguments")):
-            draft.drop("legacy_call_empty", path, "function_call")  # held, it would go out as a call
+        legacy, given, entry.member = self.legacy, entry.function, "function_call"
+        if given is None:
+            draft.drop("calls_not_list", entry.path, entry.member)
+        elif not (legacy.name or given.get("name") or given.get("arguments")):
+            draft.drop("legacy_call_empty", entry.path, entry.member)  # held, it would go out as a call
         else:
             if "name" in given and legacy.name:
-                draft.drop("name_repeated", (*path, "function_call"), "name")  # Q15
+                draft.drop("name_repeated", (*entry.path, entry.member), "name")  # Q15
             legacy.name = legacy.name or entry.name
             legacy.take(entry.text)
-            if not isinstance(given.get("arguments", ""), str | None):
-                draft.quote("arguments_not_text", (*path, "function_call"), "arguments")
+            draft.touch(legacy, entry)
 
     # -- which call ---------------------------------------------------------------------------------------------------
 
@@ -190,26 +178,19 @@ class Calls:
         if call is None:
             if not (entry.id or entry.name or entry.text):
                 return False
-            call = self._start(entry.index, entry.id)
+            call = self._start(entry.index)
         elif self._starts(draft, call, entry):
-            before, call = call, self._start(entry.index, entry.id)
+            before, call = call, self._start(entry.index)
             call.name = entry.name or (before.name if entry.may_be_of(before) else "")  # Q8: the same tool again
             if before.name == call.name and not before.has_arguments:  # Q6 with Q15, or Q7: undecidable
                 before.followed_by = call
         if entry.function is None and call.custom is not None:  # it says nothing, of whichever it is
             entry.settle(custom=call.custom)
-        elif entry.function is not None and call.custom is None:
-            call.custom = entry.custom
-        if call.announced and apart:
-            call.take(entry.text)
-            draft.after.append(draft.ours("call_split", self._choice, call.delta(entry.text)))
+        self._learn(entry, call)
+        if apart and call.name:
+            self._send_apart(draft, "call_split", entry, call)
         elif call.announced:
             self._continue(draft, entry, call)
-        elif apart and (call.name or entry.name):
-            call.name = call.name or entry.name
-            call.id = call.id or self._unique_id(entry.id, call)
-            call.extras.update({key: value for key, value in entry.given.items() if key not in _OWN_KEYS})
-            self._start_apart(draft, "call_split", call, entry.text)
         else:
             self._announce(draft, entry, call)
         return call.announced
@@ -263,23 +244,26 @@ class Calls:
         """Return whether the entry says that it is about this call; what the client sees as its id may be another."""
         return bool(entry.id) and self._by_id.get(entry.id) is call
 
-    def _start(self, place: int | None, call_id: str) -> KnownCall:
+    def _start(self, place: int | None) -> KnownCall:
         call = KnownCall(len(self.known), place)
         self.known.append(call)
         if place is not None:
             self._by_index[place] = call
-        if call_id:
-            self._by_id.setdefault(call_id, call)
         return call
+
+    def _learn(self, entry: Entry, call: KnownCall) -> None:
+        """Take from an entry what is not known of its call yet."""
+        if entry.function is not None and call.custom is None:
+            call.custom = entry.custom
+        call.name = call.name or entry.name
+        if entry.id and not call.id:
+            call.id = self._unique_id(entry.id, call)
+            self._by_id.setdefault(entry.id, call)
 
     # -- what its delta says ------------------------------------------------------------------------------------------
 
     def _announce(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         """Send the start when id and name are known, after the starts of the calls before it: numbers rise."""
-        if entry.id and not call.id:
-            call.id = self._unique_id(entry.id, call)
-            self._by_id.setdefault(entry.id, call)
-        call.name = call.name or entry.name
         if not call.name or (call.number and not self.known[call.number - 1].announced):
             self._wait(draft, entry, call)
             return
@@ -307,8 +291,8 @@ class Calls:
             custom = bool(call.custom)
             started = ToolCallStarted(n=n, choice=choice, call=call.number, id=call.id, name="", custom=custom)
             draft.events.append(started)
-        for key, value in entry.given.items():
-            if key not in _OWN_KEYS and len(call.extras) < _EXTRAS_MAX:
+        for key, value in entry.extras.items():
+            if len(call.extras) < _EXTRAS_MAX:
                 call.extras[key] = value
         call.early.append(entry.text)
         call.early_chars += len(entry.text)
@@ -368,13 +352,11 @@ class Calls:
     @staticmethod
     def _identify(draft: Draft, entry: Entry, call: KnownCall) -> None:
         """Give an entry the number of its call and text arguments; remove the member of the other kind of tool."""
-        draft.touched[call] = entry
         if entry.index != call.number:
             draft.set("call_index", entry.path, "index", call.number)
         if entry.other in entry.given:
             draft.drop("call_member", entry.path, entry.other)
-        if entry.function is not None and not isinstance(entry.function.get(entry.arguments, ""), str | None):
-            draft.quote("arguments_not_text", (*entry.path, entry.member), entry.arguments)  # Q18
+        draft.touch(call, entry)
 
     def _further_name(self, draft: Draft, path: Path, entry: Entry, call: KnownCall) -> None:
         """Drop a name that comes again (Q15), or pass its next piece (Q16), as long as no argument byte has come."""
@@ -397,6 +379,15 @@ class Calls:
             draft.say(entry, "call_split", "arguments", text[:at])
             self._start_apart(draft, "call_split", self._following(call), text[at:])
 
+    def _send_apart(self, draft: Draft, repair: str, entry: Entry, call: KnownCall) -> None:
+        """Send what an entry says in a frame of its own."""
+        if call.announced:
+            call.take(entry.text)
+            draft.after.append(draft.ours(repair, self._choice, call.delta(entry.text)))
+        else:
+            call.extras |= entry.extras
+            self._start_apart(draft, repair, call, entry.text)
+
     def _start_apart(self, draft: Draft, repair: str, call: KnownCall, text: str) -> None:
         """Send the start of a call in a frame of its own, and of each further one in its text."""
         while True:
@@ -406,10 +397,10 @@ class Calls:
             several = len(draft.after) + 2 < CALLS_IN_A_PIECE_MAX and self.known[-1].announced
             if at is None or not several:
                 at = len(text)
-            custom = bool(call.custom)
-            start = {"index": call.number, "id": call.id, "type": "custom" if custom else "function", **call.extras}
-            start |= call_members(custom=custom, name=call.name, arguments=text[:at])
-            draft.after.append(draft.ours(repair, self._choice, {"tool_calls": [start]}))
+            start = call_delta(
+                call.number, call.id, call.extras, custom=bool(call.custom), name=call.name, arguments=text[:at]
+            )
+            draft.after.append(draft.ours(repair, self._choice, start))
             call.early.clear()
             text = text[at:]
             if not text:
@@ -418,7 +409,7 @@ class Calls:
 
     def _following(self, call: KnownCall) -> KnownCall:
         """Return the next call of the same tool, at the same index."""
-        following = self._start(call.place, "")
+        following = self._start(call.place)
         following.name, following.custom = call.name, call.custom
         return following
 

@@ -4,7 +4,6 @@ All that we add is chunk-shaped with an empty delta, because no client honours t
 each parses every `data` (clients.md 1); an error is `{"error": ...}`, which every one of them raises or shows.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -44,7 +43,7 @@ _CAUSE: Final = f"(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))})"
 _NAMES: Final = "[^\r\n⚠]+?"
 _BAD: Final = f"(?>the arguments of {_NAMES} are not valid JSON)"
 _TORN: Final = f"(?>a part of {_NAMES} could not be read)"
-WARNING: Final = re.compile(
+WARNING: Final = (
     f"⚠ (?:{_CAUSE}: the answer is incomplete\\.|(?:{_CAUSE} mid tool-call: (?>{_NAMES} (?:was|were) cut short)"
     f"(?:, {_BAD})?(?:, {_TORN})?|Malformed tool call: (?:{_BAD}(?:, {_TORN})?|{_TORN}))"
     f"(?:, (?>so {_NAMES} (?:was|were) not run either))?\\. (?:Nothing was|None of these was) executed\\.)"
@@ -230,15 +229,13 @@ def warning(code: str, calls: Sequence[Call], *, alone: bool = True) -> str:
     torn = [call for call in calls if call.state is State.MALFORMED and call.damaged]
     siblings = [call for call in calls if call.reason == SIBLING]
     cut = [call for call in calls if call.state is not State.MALFORMED and call not in siblings]
-    said: list[str] = []
-    if cut:
-        said.append(f"{_names(cut)} {_were(cut)} cut short")
-    if bad:
-        said.append(f"the arguments of {_names(bad)} are not valid JSON")
-    if torn:
-        said.append(f"a part of {_names(torn)} could not be read")
-    if siblings:
-        said.append(f"so {_names(siblings)} {_were(siblings)} not run either")
+    parts = (
+        (cut, "{} {} cut short"),
+        (bad, "the arguments of {} are not valid JSON"),
+        (torn, "a part of {} could not be read"),
+        (siblings, "so {} {} not run either"),
+    )
+    said = [text.format(_names(some), "was" if len(some) == 1 else "were") for some, text in parts if some]
     what = f"{opening} mid tool-call" if cut else "Malformed tool call"
     return f"⚠ {what}: {', '.join(said)}. {'Nothing' if alone else 'None of these'} was executed."
 
@@ -251,10 +248,6 @@ def _names(calls: Sequence[Call]) -> str:
 def _named(call: Call) -> str:
     """Return as much of a name as a card shows, in one line: a warning in a history is found by its line."""
     return " ".join(call.name[:NAME_CHARS_MAX].splitlines())
-
-
-def _were(calls: Sequence[Call]) -> str:
-    return "was" if len(calls) == 1 else "were"
 
 
 def error_frame(code: str, message: str, calls: Sequence[Call]) -> dict[str, Any]:

@@ -227,7 +227,7 @@ def test_every_two_cuts_give_the_same(text: str, thought: str, answer: str) -> N
     for first, second in [(0, 0), *combinations(range(len(text) + 1), 2)]:
         think = Think()
         parts = [think.feed(piece) for piece in (text[:first], text[first:second], text[second:])]
-        parts.append(think.release())
+        parts.append(think.feed("", last=True))
         assert ("".join(a for a, _ in parts), "".join(b for _, b in parts)) == (thought, answer)
         assert think.over
 

@@ -1,5 +1,6 @@
 """Markers and warnings in an assistant's words are found and taken out; a person's words and plain code are not."""
 
+import re
 from time import process_time
 from typing import Any
 
@@ -256,7 +257,7 @@ BESIDE = lost("c", State.DROPPED, SIBLING)
 )
 def test_every_warning_is_recognised(calls: list[Call], code: str, *, alone: bool) -> None:
     said = warning(code, calls, alone=alone)
-    assert WARNING.fullmatch(said)
+    assert re.fullmatch(WARNING, said)
     (mark,) = found(history(f"I.\n\n{said}"), parse(history(f"I.\n\n{said}")))
     assert (mark.warnings, mark.rest) == (1, "I.")
 
@@ -276,7 +277,7 @@ def test_a_name_takes_one_line_of_a_warning_and_is_no_longer_than_a_card_shows_i
     dropped = lost(name, State.DROPPED, "truncated")
     said = warning("truncated", [dropped])
     assert said == WARNED.replace("write_file", shown or "a tool without a name")
-    assert WARNING.fullmatch(said)
+    assert re.fullmatch(WARNING, said)
     assert error_frame("truncated", said, [dropped])["error"] == {
         "message": said,
         "type": "stream_truncated",
@@ -288,7 +289,7 @@ def test_a_name_takes_one_line_of_a_warning_and_is_no_longer_than_a_card_shows_i
 def test_a_warning_of_many_long_names_is_known() -> None:
     said = warning("truncated", [lost("x" * NAME_CHARS_MAX, State.DROPPED, "truncated")] * 20)
     assert len(said) > 20_000
-    assert WARNING.fullmatch(said)
+    assert re.fullmatch(WARNING, said)
 
 
 @pytest.mark.parametrize(

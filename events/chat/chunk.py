@@ -10,6 +10,7 @@ from ..core.model import Event
 from ..emission.frames import Edit, Out
 
 __all__ = [
+    "CALLS",
     "CALL_KEYS",
     "CHOICES",
     "CHUNK",
@@ -33,7 +34,9 @@ CHOICES: Final = "choices"
 CHUNK: Final = "chat.completion.chunk"
 DONE: Final = b"data: [DONE]\n\n"
 PROGRESS_EVENT: Final = b"hermes.tool.progress"
-CALL_KEYS: Final = ("tool_calls", "function_call")
+#: Also the finish of an answer that calls tools.
+CALLS: Final = "tool_calls"
+CALL_KEYS: Final = (CALLS, "function_call")
 _ENTRY_KEYS: Final = frozenset({"index", "id", "type", "function", "custom"})
 #: The number of a legacy `function_call`; other calls of its choice count from 0.
 LEGACY_CALL: Final = -1

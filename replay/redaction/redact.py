@@ -184,35 +184,32 @@ class _Known:
     """
 
     def __init__(self) -> None:
-        self._named: dict[str, str] = {}
-        #: The longest first.
+        #: Vendor by secret, the longest first.
         self._all: dict[str, str] = {}
 
     @property
     def count(self) -> int:
-        return len(self._all) + len(self._named)
+        return len(self._all)
 
     def add(self, vendor: str, secret: str) -> None:
         """Look for this secret from now on."""
-        if vendor in _BY_NAME and len(secret) >= _KNOWN_CHARS and not secret.isalpha():
-            self._named.setdefault(secret, vendor)
-        if vendor not in _IN_PLACE and secret not in self._all and is_telling(secret) and len(self._all) < _KNOWN_MAX:
+        is_word = len(secret) < _KNOWN_CHARS or secret.isalpha()
+        if not is_word and vendor not in _IN_PLACE and secret not in self._all and len(self._all) < _KNOWN_MAX:
             some = {**self._all, secret: vendor}
             self._all = {each: some[each] for each in sorted(some, key=lambda each: (-len(each), each))}
 
     def within(self, texts: Iterable[str]) -> "re.Pattern[str] | None":
-        """Return a pattern of the named secrets in these texts. It never matches inside a longer word."""
-        text = "\0".join(texts) if self._named else ""
-        longest = sorted(self._named, key=lambda secret: (-len(secret), secret))[:_KNOWN_MAX]
+        """Return a pattern of the secrets in these texts. It never matches inside a longer word."""
+        text = "\0".join(texts) if self._all else ""
         found = [
             f"{BEFORE if secret[0].isalnum() else ''}{re.escape(secret)}{_AFTER if secret[-1].isalnum() else ''}"
-            for secret in longest
+            for secret in self._all
             if secret in text
         ]
         return re.compile("|".join(found)) if found else None
 
     def hits(self, text: str, name: str, *, here: "re.Pattern[str] | None", request: bool = False) -> Iterator[Hit]:
-        """Yield the named secrets of a text, and the secret it ends inside of, unless they are words of the protocol.
+        """Yield the secrets of a text, and the secret it ends inside of, unless they are words of the protocol.
 
         In a request an incomplete one gets a placeholder that any text matches: a client that repeats the request has
         no more of the secret than this.
@@ -222,7 +219,7 @@ class _Known:
         ours = [match.span() for match in PLACEHOLDER.finditer(text)]
         for match in here.finditer(text) if here else ():
             if not any(first < match.end() and match.start() < last for first, last in ours):
-                yield Hit(*match.span(), self._named[match[0]], match[0])
+                yield Hit(*match.span(), self._all[match[0]], match[0])
         if (hit := self._incomplete(text)) is not None:
             yield hit._replace(vendor="secret") if request else hit
 

@@ -138,7 +138,8 @@ def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> I
 
 def _results(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
     """Compare the fold and the sums of each stream with its records, and look at its ending."""
-    for records, lines, (fold_line, fold) in zip(sealed.streams, sealed.lines, _folds(data), strict=True):
+    folds = [(number, line) for number, line in made_lines(data) if line.startswith(b'{"k":"fold"')]
+    for records, lines, (fold_line, fold) in zip(sealed.streams, sealed.lines, folds, strict=True):
         if differs(fold, records) is not None:
             yield Trouble(file, fold_line, "fold", f"the line disagrees with the tape ({_AGAIN})")
         last, line = records[-1], lines[-1]
@@ -150,10 +151,6 @@ def _results(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
             yield Trouble(file, line, "ending", f"it ended as {ending}: {why}", wrong=False)
         if summed(records)[-1].keys != last.keys:
             yield Trouble(file, line, "sums", f"the line counts other bytes than the tape has ({_AGAIN})")
-
-
-def _folds(data: bytes) -> list[tuple[int, bytes]]:
-    return [(number, line) for number, line in made_lines(data) if line.startswith(b'{"k":"fold"')]
 
 
 def _unreadable(file: Path, streams: Sequence[Sequence[Record]], lines: _Lines) -> Iterator[Trouble]:

@@ -52,17 +52,16 @@ def recheck(data: bytes) -> tuple[Recording, list[Difference]]:
     folds = [line for line in data.split(b"\n") if line.startswith(_SUMMARY)] if data.startswith(MARK) else []
     found: list[Difference] = []
     for number, records in enumerate(recording.streams, 1):
-        said, now = _sealed_summary(folds[number - 1], records) if folds else _live_end(records)
+        if folds:
+            said = as_object(parse(folds[number - 1]))
+            said.pop("k", None)
+            now = expected(records, like=said)
+        else:
+            said, now = _live_end(records)
         found += [
             of_change(change, Difference("", None, None, breaking=True, stream=number)) for change in changes(said, now)
         ]
     return recording, found
-
-
-def _sealed_summary(line: bytes, records: Sequence[Record]) -> tuple[dict[str, Any], dict[str, Any]]:
-    said = as_object(parse(line))
-    said.pop("k", None)
-    return said, expected(records, like=said)
 
 
 def _live_end(records: Sequence[Record]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -135,7 +135,7 @@ class Stage:
     through: str
     key: str
     tapes: Path
-    #: What `wiretape doctor` says of the agent while it is not declared.
+    #: What `wiretape doctor` reports about the agent while it is not declared.
     doctor: str
 
 
@@ -155,7 +155,7 @@ async def _doctor(url: str, key: str) -> str:
     env = environment(AGENT_KEY=key)
     done = await trio.run_process(command, env=env, capture_stdout=True, capture_stderr=True, check=False)
     said = done.stdout.decode()
-    return "is a hermes-agent" if "is a hermes-agent: with `hermes = true` at the top" in said else said[-500:]
+    return "is a hermes-agent" if "is a hermes-agent: set `hermes = true`" in said else said[-500:]
 
 
 #: openai-python's helper raises on every `length`, also on a plain one of a model's.
@@ -224,8 +224,8 @@ _TEXT: Final = """\
 
 Written by `make test-real`. Real clients use a real hermes-agent with a scripted model, directly and through
 `wiretape serve` on a route with `hermes = true`
-([what that means](decisions/2026-11-18-hermes-upstream.md)). It runs its tool on its own side. **ok**: the client has
-the whole text and the finish, or, where the agent failed, the text before and an error that says why.
+([what that means](../decisions/2026-11-18-hermes-upstream.md)). It runs its tool on its own side. **ok**: the client
+has the whole text and the finish, or, where the agent failed, the text before and an error that says why.
 (openai-python's helper raises on every `length`, a plain model's too; that is ok.)
 
 Through Wiretape {right} of {all} are ok, directly {direct}. Also, a reader of lifecycle frames gets exactly

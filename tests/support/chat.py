@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from wiretape.events.chat.request import facts
 from wiretape.events.core.json_text import ABSENT, dumps, parse
-from wiretape.events.core.model import Ended, Event, Repaired
+from wiretape.events.core.model import Ended, Event, Repaired, ResponseStarted
 from wiretape.events.core.settings import Profile
 from wiretape.events.emit import Emitter
 from wiretape.events.folds.wire import Wire
@@ -158,6 +158,7 @@ def run(records: Iterable[Record], profile: Profile | None = None) -> Run:
     result = Run(records, frames, events, ledger, emitter.wire)
     if profile != "transparent":
         check_ledger(result)
+    assert len(result.of(ResponseStarted)) <= 1 + [record.kind for record in records].count("attempt")
     live = Emitter(profile)
     sent = [live.feed(record) for record in records[:-1]]
     foretold = live.ending(str(records[-1].keys.get("cause")))

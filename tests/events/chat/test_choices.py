@@ -198,10 +198,11 @@ def test_a_call_that_comes_under_both_names_is_one_call() -> None:
         entry = {"index": 0, "id": "call_1", "type": "function", "function": function}
         return frame({**first, "function_call": function, "tool_calls": [entry]})
 
-    result = chat(frame({"role": "assistant", "content": None}), twice("{"), twice("}"), finish("tool_calls"), DONE)
+    alone = frame({"function_call": {"name": "w", "arguments": "{}"}})
+    result = chat(HI, twice("{"), twice("}"), alone, finish("tool_calls"), DONE)
     assert [(call.id, call.name, call.arguments) for call in result.wire.calls()] == [("call_1", "w", "{}")]
     assert b"function_call" not in result.out
-    assert result.repairs.count("legacy_call_twin") == 2
+    assert result.repairs.count("legacy_call_twin") == 3
 
 
 CASES = [

@@ -55,6 +55,10 @@ def test_what_goes_out_as_it_came_has_no_ledger() -> None:
     seen = list(events(reopened(tape([text("hi", role=True), text("x", role=True)]), profile="transparent")))
     assert not [event for event in seen if isinstance(event, Repaired)]
     assert [event.text for event in seen if isinstance(event, TextDelta)] == ["hi", "x"]
+    assert [event.repair for event in events(tape(STREAM[:1] * 2)) if isinstance(event, Repaired)] == [
+        "role_repeated",
+        "error_frame",
+    ]
 
 
 def test_of_an_exchange_the_end_alone_says_how_it_ended() -> None:

@@ -302,6 +302,11 @@ def test_only_long_pieces_that_are_the_same_look_repeated(first: str, second: st
     assert ("arguments_repeated" in result.repairs) is flagged
 
 
+def test_replacement_character_of_the_model_damages_no_call() -> None:
+    result = chat(begin("a", "f", '{"a":"\ufffd"}', role=True), CALLS)
+    assert [one.state for one in result.wire.calls()] == [State.RUNNING]
+
+
 def work(frames: list[bytes]) -> int:
     """Run the frames, and count the calls of functions and the resumptions of generators."""
     emitter, made = Emitter(), 0

@@ -24,7 +24,7 @@ from wiretape.events.core.limits import (
     RETOLD_CHARS_MIN,
     RETOLD_PLACES_MAX,
 )
-from wiretape.events.core.model import TextDelta, ToolProgress
+from wiretape.events.core.model import TextDelta, ToolProgress, UpstreamError
 from wiretape.events.emit import summarise
 from wiretape.events.folds.summary import Warned
 from wiretape.events.tape.record import Record
@@ -364,6 +364,14 @@ def hermes(*came: bytes, **settings: Any) -> Run:
 def test_a_frame_of_its_own_that_is_no_object_is_foreign_here_too() -> None:
     result = hermes(ROLE, b"event: hermes.tool.progress\ndata: [1]\n\n", text("18"), STOP, DONE)
     assert (result.sent, result.ended.flags) == ([ROLE, text("18"), STOP, DONE], ("foreign",))
+    other = hermes(ROLE, running().replace(b"progress", b"status"), text("18"), STOP, DONE)
+    assert (other.sent, other.ended.flags) == (result.sent, ("foreign",))
+
+
+@pytest.mark.parametrize("code", [b"5", b'""'])
+def test_code_of_the_agent_that_is_no_word_gives_way_to_the_code_of_the_error(code: bytes) -> None:
+    (error,) = hermes(ROLE, FAILED.replace(b'"agent_error"}}', code + b"}}")).of(UpstreamError)
+    assert error.code == "agent_error"
 
 
 def test_other_members_pass_but_not_those_that_clients_would_misread() -> None:

@@ -10,6 +10,7 @@ from wiretape.events.chat.request import LEGACY_ID, Result, Results, facts, resu
 from wiretape.events.chat.write import preview
 from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from wiretape.events.core.model import ToolResultSeen
 from wiretape.events.core.settings import Facts
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
@@ -226,6 +227,12 @@ def test_internal_tools_and_orphans_are_in_the_ledger_and_not_on_the_wire() -> N
     ]
     off = run(answering(results, [internal, finish("tool_calls"), DONE], tool_events=False))
     assert (off.sent, off.ledger) == (result.sent, [])
+
+
+def test_results_of_a_tape_may_be_junk() -> None:
+    results = [{"id": 5}, {"id": "a", "name": 5, "duration_ms": "x"}, {"id": "b", "name": "read", "duration_ms": 7}]
+    seen = run(answering(results, [])).of(ToolResultSeen)
+    assert [(one.id, one.name, one.duration_ms) for one in seen] == [("a", "", None), ("b", "read", 7)]
 
 
 def test_a_request_with_everything() -> None:

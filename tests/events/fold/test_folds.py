@@ -19,6 +19,7 @@ from wiretape.events.core.model import (
     ToolArgumentsDelta,
     ToolCallStarted,
     ToolNameDelta,
+    ToolProgress,
     UpstreamError,
 )
 from wiretape.events.folds.summary import Answer, StreamSummary
@@ -34,6 +35,7 @@ STOP = Finish(n=3, choice=0, reason="stop")
 CALLS = Finish(n=3, choice=0, reason="tool_calls")
 LENGTH = Finish(n=3, choice=0, reason="length")
 DONE = Terminator(n=4)
+TOOL = ToolProgress(n=1, id="cc", name="f", status="running")
 ERROR = UpstreamError(n=4, message="no", code="500")
 
 
@@ -66,6 +68,7 @@ ENDINGS: dict[str, tuple[list[Event], str, str, tuple[str, ...]]] = {
         "truncated",
         ("not_a_stream",),
     ),
+    "a tool of its own that only began": ([TOOL, NO_STREAM], "eof", "truncated", ("not_a_stream",)),
     "malformed": ([STARTED, HALF, CLOSED, CALLS], "eof", "completed", ("no_done", "malformed_call")),
     "synthesised needs no done": (
         [ForeignFrame(n=1, why="synthesised"), TEXT, STOP, LENGTH],
@@ -122,6 +125,7 @@ def test_calls_choices_and_names_are_kept_under_the_same_bound(over: int) -> Non
     wire = fold(STARTED, name, TextDelta(n=3, choice=1, text="x"), kept_chars_max=3 * 1_024 + len("cf") + 2 - over)
     assert wire.overflow is (over > 0)
     assert fold(STARTED, name, kept_chars_max=2 * 1_024 + 3).choices[0].calls[0].name == "f"
+    assert fold(TOOL, kept_chars_max=1_024 + len("ccf") - over).overflow is (over > 0)
 
 
 def test_calls_come_in_order_of_choice() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.chat import DONE, call, finish, frame, run, sse, tape, text
+from tests.support.chat import DONE, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
 from wiretape.events.emit import summarise
@@ -72,11 +72,19 @@ def test_a_new_attempt_starts_from_nothing() -> None:
     records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": "chat"})]
     for number, frames in enumerate(([frame({}, usage={"total_tokens": 1})], [text("b", role=True)]), 1):
         records += recorder.attempt(10 * number, {"number": number})
+        records.append(recorder.record("head", 10 * number, {"status": 500 + number}))
+        records.append(recorder.record("failed", 10 * number, {"attempt": number, "error": f"e{number}"}))
         for data in frames:
             records += recorder.read(10 * number + 1, data)
     summary = summarise(records)
     assert (summary.wire.usage, summary.frames, summary.first_frame_us, summary.first_content_us) == (None, 1, 21, 21)
-    assert [attempt["number"] for attempt in summary.attempts] == [1, 2]
+    assert (summary.records, summary.attempts) == (
+        len(records),
+        [
+            {"n": 1, "at_us": 10, "number": 1, "status": 501, "failure": {"n": 3, "at_us": 10, "error": "e1"}},
+            {"n": 5, "at_us": 20, "number": 2, "status": 502, "failure": {"n": 7, "at_us": 20, "error": "e2"}},
+        ],
+    )
 
 
 def test_silence_counts_from_the_attempt_and_a_pause_from_content() -> None:
@@ -86,8 +94,10 @@ def test_silence_counts_from_the_attempt_and_a_pause_from_content() -> None:
     records += recorder.attempt(40, {"number": 2})
     records += recorder.read(60, frame({}))
     assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (30, 0)
-    records.append(recorder.end(100, {"cause": "stalled"}))
-    assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (40, 0)
+    records += [*recorder.read(65, text("a", role=True)), *recorder.read(85, text("b"))]
+    assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (30, 20)
+    records.append(recorder.end(125, {"cause": "stalled"}))
+    assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (40, 40)
 
 
 def test_an_end_alone_is_no_silence() -> None:
@@ -186,3 +196,9 @@ def test_leaked_markup_is_a_warning_and_no_repair() -> None:
     result = run(tape([text("<tool_call>", role=True), finish(), DONE]))
     assert summarise(result.records).warnings == [Warned("leaked_tool_call", ())]
     assert result.repairs == []
+
+
+def test_warning_names_a_thousand_calls_at_most() -> None:
+    entries = [call_entry(f"c{number}", "f", "{", number) for number in range(1_001)]
+    (warned,) = summarise(tape([tool_calls(*entries[:500], role=True), tool_calls(*entries[500:])])).warnings
+    assert len(warned.calls) == 1_000

@@ -6,7 +6,8 @@ from tests.support.chat import DONE, call, call_entry, finish, frame, run, sse, 
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
 from wiretape.events.emit import summarise
-from wiretape.events.folds.summary import Markup, Warned
+from wiretape.events.folds.summary import Markup, StreamSummary, Warned
+from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 
@@ -98,6 +99,14 @@ def test_silence_counts_from_the_attempt_and_a_pause_from_content() -> None:
     assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (30, 20)
     records.append(recorder.end(125, {"cause": "stalled"}))
     assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (40, 40)
+
+
+def test_without_events_only_the_facts_of_the_catalogue_are_kept() -> None:
+    summary, wire = StreamSummary(), Wire()
+    wire.apply(TextDelta(n=0, choice=0, text="x"))
+    summary.take(Record(0, 7, "frame", raw=text("x")), wire)
+    assert (summary.frames, summary.first_content_us, summary.received_bytes) == (1, 7, len(text("x")))
+    assert (summary.answers, summary.last_content_us) == ([], None)
 
 
 def test_an_end_alone_is_no_silence() -> None:

@@ -103,8 +103,8 @@ def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
         entries.append({"index": LEGACY_CALL, **start, "function": said})
     for entry in entries:
         custom = "custom" in entry  # repair leaves one of both
-        said = entry["custom"] if custom else entry.get("function") or {}
-        name, arguments = said.get("name"), said.get("input" if custom else "arguments")
+        fields: dict[str, Any] = entry["custom"] if custom else entry.get("function") or {}
+        name, arguments = fields.get("name"), fields.get("input" if custom else "arguments")
         if "id" in entry:
             call, call_id = entry["index"], entry["id"]
             yield model.ToolCallStarted(n=n, choice=choice, call=call, id=call_id, name=name or "", custom=custom)

@@ -1,4 +1,4 @@
-"""The streams endpoints: a caller sees its own streams and learns nothing of others."""
+"""The streams endpoints: a caller sees its own streams and learns nothing of others; followers lose nothing."""
 
 import re
 from collections.abc import AsyncGenerator, Collection, Mapping
@@ -15,12 +15,12 @@ from tests.proxy.control_cases import ME, OTHER, House, house, sse
 from tests.proxy.store_cases import CREATED, Batch, flat, opened_files, put, stream_of
 from tests.support.chat import DONE, finish, frame, text
 from wiretape.events.core.settings import Profile
-from wiretape.events.emit import Emitter
+from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage, Recorder
-from wiretape.proxy.api.streams import StreamsApi, not_found, place_of
+from wiretape.proxy.api.streams import Following, StreamsApi, not_found, place_of
 from wiretape.proxy.config.model import Keep
-from wiretape.proxy.limits import NOT_FOUND_STEP_S, OWNERS_MAX
+from wiretape.proxy.limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX
 from wiretape.proxy.relay.http_responses import AnswerError
 from wiretape.proxy.store.catalogue_row import digest
 from wiretape.proxy.store.files import open_files
@@ -344,24 +344,26 @@ class Vanishing(MemoryStore):
         return _Vanishing(super().follow(stream, from_n), self.fault)
 
 
-class _Vanishing:
+class _Wrapped:
+    def __init__(self, batches: Batches) -> None:
+        self.batches = batches
+        self.damage = list[Damage]()
+
+    def __aiter__(self) -> Any:
+        return self
+
+
+class _Vanishing(_Wrapped):
     def __init__(self, batches: Batches, fault: Exception) -> None:
-        self._batches = batches
+        super().__init__(batches)
         self._fault = fault
         self._begun = False
-
-    @property
-    def damage(self) -> list[Damage]:
-        return []
-
-    def __aiter__(self) -> "_Vanishing":
-        return self
 
     async def __anext__(self) -> list[Record]:
         if self._begun:
             raise self._fault
         self._begun = True
-        return await anext(self._batches)
+        return await anext(self.batches)
 
 
 @pytest.mark.parametrize("fault", [StreamMissingError("expired"), OSError(5, "Input/output error")])
@@ -378,3 +380,79 @@ async def test_tape_that_vanishes_while_sent_is_marked_incomplete(fault: Excepti
     if isinstance(fault, StreamMissingError):
         answered = await home.get("/wiretape/streams/s1")
         assert (answered.status, answered.body) == (404, not_found().body)
+
+
+# -- followers that wait through silences -----------------------------------------------------------------------------
+
+
+KEEPALIVE = b": keepalive\n\n"
+
+
+class Forgetful(MemoryStore):
+    """Its iterators lose the batch that they were about to give when they were cancelled: the worst that is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.follows: list[int] = []
+        self.expired = False
+
+    def follow(self, stream: str, from_n: int = 0) -> Any:
+        if self.expired:
+            raise StreamMissingError(stream)
+        self.follows.append(from_n)
+        return _Forgetful(super().follow(stream, from_n))
+
+
+class _Forgetful(_Wrapped):
+    _cancelled = False
+
+    async def __anext__(self) -> list[Record]:
+        try:
+            if self._cancelled:
+                self._cancelled = False
+                await anext(self.batches)
+            return await anext(self.batches)
+        except trio.Cancelled:
+            self._cancelled = True
+            raise
+
+
+async def all_of(following: Following) -> bytes:
+    parts: list[bytes] = []
+    while (data := await following.take()) is not None:
+        parts.append(data)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+async def test_batch_lost_to_a_cancelled_wait_is_read_again(at_once: int, autojump_clock: MockClock) -> None:
+    store, batches = Forgetful(), stream_of("s1", reads=6)
+    await put(store, "s1", batches[:2])
+    got: list[bytes] = []
+
+    async def follow() -> None:
+        got.append(await all_of(Following(store, "s1")))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow)
+        for number in range(2, len(batches), at_once):
+            await trio.sleep(FOLLOW_KEEPALIVE_S * number + 1)
+            for batch in batches[number : number + at_once]:
+                await store.append("s1", batch)
+    blocks = [block for _, block in sse(got[0]) if block != KEEPALIVE]
+    assert b"".join(blocks) == emit(flat(batches))
+    assert len(store.follows) > 1
+    assert autojump_clock.current_time() > FOLLOW_KEEPALIVE_S
+
+
+async def test_stream_that_expires_while_followed_is_reported_incomplete(autojump_clock: MockClock) -> None:
+    store, batches = Forgetful(), stream_of("s1", reads=6)
+    await put(store, "s1", batches[:2])
+    following = Following(store, "s1")
+    await following.take()
+    assert await following.take() == KEEPALIVE
+    store.expired = True
+    for batch in batches[2:]:
+        await store.append("s1", batch)
+    assert (await all_of(following)).startswith(b"event: wiretape.error\ndata: ")
+    del autojump_clock

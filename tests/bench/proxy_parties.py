@@ -172,12 +172,9 @@ class Run(NamedTuple):
     """The figures of one run of load.py."""
 
     cpu_us_frame: float
-    cpu_ms_stream: float
     first_byte_ms: float
     first_byte_p99_ms: float
     frames: int
-    frames_s: int
-    complete: int
     rss_mb: int
     #: One line when a stream or a frame is missing.
     short: str
@@ -192,18 +189,13 @@ def run(case: Case, party: Party) -> Run:
     whole = said["complete"] == case.streams and said["frames"] == due
     short = f"{said['complete']} of {case.streams} streams, {said['frames']} of {due} frames, {said['bad']}"
     first = cast("list[float | None]", said["ttfb_ms"])
-    named = {name: said[name] for name in ("cpu_us_frame", "cpu_ms_stream", "frames", "frames_s", "complete", "rss_mb")}
-    return Run(first_byte_ms=first[0] or 0.0, first_byte_p99_ms=first[1] or 0.0, short="" if whole else short, **named)
+    return Run(
+        said["cpu_us_frame"], first[0] or 0.0, first[1] or 0.0, said["frames"], said["rss_mb"], "" if whole else short
+    )
 
 
 def medians(runs: Sequence[Run]) -> Run:
-    """Return the median of each figure, but the least of `complete`, the most of `rss_mb`, and all shortfalls."""
-    cpu, stream, first, p99, frames, per_second = (
-        statistics.median(column) for column in list(zip(*(each[:6] for each in runs), strict=True))
-    )
-    return Run(
-        cpu, stream, first, p99, round(frames), round(per_second),
-        complete=min(each.complete for each in runs),
-        rss_mb=max(each.rss_mb for each in runs),
-        short="; ".join(dict.fromkeys(each.short for each in runs if each.short)),
-    )  # fmt: skip
+    """Return the median of each figure, but the most memory and all shortfalls."""
+    cpu, first, p99, frames = (statistics.median(column) for column in list(zip(*runs, strict=True))[:4])
+    short = "; ".join(dict.fromkeys(each.short for each in runs if each.short))
+    return Run(cpu, first, p99, round(frames), max(each.rss_mb for each in runs), short)

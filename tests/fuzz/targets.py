@@ -8,7 +8,7 @@ Pure and without atheris, so that tests/events/test_fuzz_regressions.py replays 
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, get_args
@@ -49,8 +49,8 @@ def stream(data: bytes) -> None:
     records, taken = _recorded(upstream, header)
     _check_tape(records, taken)
     outputs = {profile: _emitted(records, profile) for profile in PROFILES}
-    live, sent = _live(upstream, header)
-    assert b"".join(sent) == _emitted(records), "known by its edges, it goes out as another"
+    live, _ = _recorded(upstream, header, skim=True)
+    assert _emitted(live) == _emitted(records), "known by its edges, it goes out as another"
     assert list(map(encode, live)) == list(map(encode, records)), "a frame that is not parsed is written as another"
     _check_frames(outputs["strict"])
     _check_size(outputs["strict"], body)
@@ -103,46 +103,31 @@ def _split(body: bytes, header: bytes) -> Reads:
     return upstream
 
 
-def _live(upstream: Reads, header: bytes) -> tuple[list[Record], list[bytes]]:
-    """Record and emit as the proxy does: frames that repeat a shape are not parsed."""
-    emitter, sent = Emitter(), list[bytes]()
-    records, _ = _taken(upstream, header, lambda record: sent.extend(emitter.feed(record)), skim=True)
-    return records, sent
+def _recorded(upstream: Reads, header: bytes, *, skim: bool = False) -> tuple[list[Record], Reads]:
+    """Return the tape of one stream, and the reads that were taken before a limit was met.
 
-
-def _recorded(upstream: Reads, header: bytes) -> tuple[list[Record], Reads]:
-    """Return the tape of one stream, and the reads that were taken before a limit was met."""
-    return _taken(upstream, header, lambda _: None)
-
-
-def _taken(
-    upstream: Reads, header: bytes, took: Callable[[Record], None], *, skim: bool = False
-) -> tuple[list[Record], Reads]:
+    With `skim`, frames that repeat a shape are not parsed, as in the proxy.
+    """
     recorder = Recorder(Decoder(LIMITS[header[3] % len(LIMITS)], LIMITS[header[4] % len(LIMITS)]), skim=skim)
-    records: list[Record] = []
-
-    def take(some: Iterable[Record]) -> None:
-        for record in some:
-            records.append(record)
-            took(record)
-
-    take([recorder.record("open", 0, _opening(header))])
-    take([recorder.record("request", 0, {"facts": _facts(header)})])
+    records = [
+        recorder.record("open", 0, _opening(header)),
+        recorder.record("request", 0, {"facts": _facts(header)}),
+    ]
     if header[11] & 1:
-        take([recorder.record("results", 1, {"results": list(RESULTS)})])
+        records.append(recorder.record("results", 1, {"results": list(RESULTS)}))
     cause, taken = CAUSES[header[9] % len(CAUSES)], Reads()
     for number, (t, data) in enumerate(upstream):
-        take(recorder.read(t, data))
+        records += recorder.read(t, data)
         taken.append((t, data))
         if recorder.decoder.overflow:
             cause = "limit"
             break
         if header[10] & 1 and number % 5 == 1:
-            take([recorder.record("keepalive", t)])
+            records.append(recorder.record("keepalive", t))
         if header[10] & 2 and number == 3:
-            take(recorder.attempt(t, {"number": 2}))
-    take(recorder.rest(header[10]))
-    take([recorder.end(0, {"cause": cause})])
+            records += recorder.attempt(t, {"number": 2})
+    records += recorder.rest(header[10])
+    records.append(recorder.end(0, {"cause": cause}))
     return records, taken
 
 

@@ -3,17 +3,16 @@
 import argparse
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Final
 
 import trio
 
 from .clients import CLIENTS, SCENARIOS, Client, missing
 from .judge import Tapes, judge
-from .processes import RUN, LineProcess, environment, free_port, wiretape
+from .processes import RUN, LineProcess, environment, wiretape
 from .report import PLACE, Cell, document, said, say, summary
-from .servers import UPSTREAMS, Running, Upstream
+from .servers import UPSTREAMS, Up, Upstream
 
 #: For one question; the slowest client gets 25 s to end by itself.
 _ANSWER_S: Final = 90.0
@@ -23,27 +22,19 @@ _CI_UPSTREAMS: Final = ("aimock",)
 _CI_CLIENTS: Final = tuple(client.name for client in CLIENTS if not client.stubborn)
 
 
-@asynccontextmanager
-async def _proxy(upstream: Upstream, running: Running) -> AsyncGenerator[tuple[str, Tapes]]:
-    """Run Wiretape in front of one upstream; yield its base URL and its tapes."""
-    port, data = free_port(), RUN / f"tapes-{upstream.name}"
-    async with wiretape(f"wiretape-{upstream.name}", port, data, "--upstream", running.url):
-        yield f"http://127.0.0.1:{port}/v1", Tapes(data)
-
-
 async def _cell(
-    upstream: Upstream, client: Client, name: str, running: Running, proxy: tuple[str, Tapes], driver: LineProcess
+    upstream: Upstream, client: Client, name: str, up: Up, url: str, tapes: Tapes, driver: LineProcess
 ) -> Cell:
     scenario = SCENARIOS[name]
     if (scenario.tool and upstream.forced and client.unforced) or (scenario.stays and client.stubborn):
         return Cell(upstream.name, client.name, name, None)
     model = name + (client.suffix if scenario.tool else "")
     with trio.fail_after(_ANSWER_S):
-        running.forget()
-        direct = await driver.ask(scenario.question(running.url, model, client.mode))
-        running.forget()
-        through = await driver.ask(scenario.question(proxy[0], model, client.mode))
-        outcome = judge(direct, through, await proxy[1].new())
+        up.forget()
+        direct = await driver.ask(scenario.question(up.url, model, client.mode))
+        up.forget()
+        through = await driver.ask(scenario.question(f"{url}/v1", model, client.mode))
+        outcome = judge(direct, through, await tapes.new())
     return Cell(upstream.name, client.name, name, outcome)
 
 
@@ -51,13 +42,15 @@ async def _run(upstreams: Sequence[Upstream], clients: Sequence[Client], seconds
     cells: list[Cell] = []
     ends = trio.current_time() + seconds
     for upstream in upstreams:
-        async with upstream.start() as running, _proxy(upstream, running) as proxy:
+        data = RUN / f"tapes-{upstream.name}"
+        tapes = Tapes(data)
+        async with upstream.start() as up, wiretape(data.name, data, "--upstream", up.url) as url:
             for client in clients:
                 async with LineProcess(client.name.replace(" ", "-"), client.command, environment()) as driver:
                     for name in upstream.scenarios:
                         if trio.current_time() > ends:
                             continue
-                        cells.append(await _cell(upstream, client, name, running, proxy, driver))
+                        cells.append(await _cell(upstream, client, name, up, url, tapes, driver))
                         _tell(cells[-1])
     return cells
 

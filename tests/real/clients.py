@@ -2,9 +2,12 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from tests.support.markdown import table
 
 from .processes import CACHE, NODE, NODE_MODULES, OPENCODE, PYTHONS, ROOT
 
@@ -113,6 +116,12 @@ def versions() -> dict[str, str]:
     package: dict[str, Any] = json.loads((NODE / "package.json").read_text(encoding="utf-8"))
     wanted: dict[str, str] = package["dependencies"] | package["optionalDependencies"]
     return found | {f"{name} (npm)": version for name, version in wanted.items()}
+
+
+def version_table(packages: Iterable[str]) -> str:
+    """Return a table of the locked versions of these packages."""
+    known = versions()
+    return table(["package", "version"], [(name, known[name]) for name in dict.fromkeys(packages)])
 
 
 def missing(*, ci: bool) -> list[str]:

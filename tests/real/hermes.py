@@ -17,10 +17,10 @@ from tests.support.markdown import table
 from wiretape.events.core.model import Event
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 
-from .clients import CLIENTS, question, versions
+from .clients import CLIENTS, question, version_table
 from .frames import DONE, USAGE, call, completion, finish, frames, progress, text
 from .judge import Taped, Tapes
-from .processes import PYTHONS, RUN, WIRETAPE, LineProcess, environment, free_port, wiretape
+from .processes import PYTHONS, RUN, WIRETAPE, LineProcess, environment, wiretape
 from .report import say
 from .servers import hermes
 
@@ -143,11 +143,11 @@ class Stage:
 async def stage() -> AsyncGenerator[Stage]:
     """Run agent and Wiretape until the block ends."""
     async with hermes("hermes", Model()) as agent:
-        settings, port = _FOLDER / "wiretape.toml", free_port()
+        settings = _FOLDER / "wiretape.toml"
         settings.write_text(f'upstream = "{agent.url}"\nhermes = true\n', encoding="utf-8")
-        async with wiretape("hermes-wiretape", port, _FOLDER / "tapes", "--config", settings):
+        async with wiretape("hermes-wiretape", _FOLDER / "tapes", "--config", settings) as through:
             doctor = await _doctor(agent.url, agent.key)
-            yield Stage(agent.url, f"http://127.0.0.1:{port}/v1", agent.key, _FOLDER / "tapes", doctor)
+            yield Stage(agent.url, f"{through}/v1", agent.key, _FOLDER / "tapes", doctor)
 
 
 async def _doctor(url: str, key: str) -> str:
@@ -243,8 +243,6 @@ doctor` knows the agent by its capabilities: {wrong}.
 
 def document(found: Sequence[Found], wrong: Sequence[str]) -> str:
     """Return the whole document."""
-    known = versions()
-    packages = dict.fromkeys(["hermes-agent", *(client.package for client in CLIENTS)])
     return _TEXT.format(
         right=sum(said(each)[1] == "ok" for each in found),
         all=len(found),
@@ -252,7 +250,7 @@ def document(found: Sequence[Found], wrong: Sequence[str]) -> str:
         wrong="; ".join(wrong) or "all as it should be",
         scenarios="".join(f"| `{each.name}` | {each.says} |\n" for each in SCENARIOS),
         results="\n".join(_results(name, found) for name in ("directly", "through Wiretape")),
-        versions=table(["package", "version"], [(name, known[name]) for name in packages]),
+        versions=version_table(["hermes-agent", *(client.package for client in CLIENTS)]),
     )
 
 

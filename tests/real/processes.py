@@ -90,11 +90,12 @@ async def server(
 
 
 @asynccontextmanager
-async def wiretape(name: str, port: int, data: Path, *options: str | Path) -> AsyncGenerator[trio.Process]:
-    """Run `wiretape serve` as people start it, until the block ends."""
+async def wiretape(name: str, data: Path, *options: str | Path) -> AsyncGenerator[str]:
+    """Run `wiretape serve` as people start it, until the block ends; yield its URL."""
+    port = free_port()
     command: list[str | Path] = [WIRETAPE, "serve", "--port", str(port), "--data", data, *options]
-    async with server(name, command, port, environment()) as process:
-        yield process
+    async with server(name, command, port, environment()):
+        yield f"http://127.0.0.1:{port}"
 
 
 async def listens(port: int) -> bool:

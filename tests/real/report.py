@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.support.markdown import table
 
-from .clients import CLIENTS, SCENARIOS, versions
+from .clients import CLIENTS, SCENARIOS, version_table
 from .judge import Outcome
 from .servers import UPSTREAMS
 
@@ -76,7 +76,9 @@ def document(cells: Sequence[Cell]) -> str:
         counts=summary(cells, len(cells)).capitalize() + ".",
         repaired=_listed(cells, "repaired") or "Nothing.\n",
         defects=f"## What differs\n\n{listed}\n" if (listed := _listed(cells, "differs")) else "",
-        versions=table(["package", "version"], _versions()),
+        versions=version_table(
+            ["@copilotkit/aimock (npm)", "litellm", "llama-cpp-python", *(client.package for client in CLIENTS)]
+        ),
     )
 
 
@@ -131,9 +133,3 @@ def _turn(turn: dict[str, Any]) -> Iterable[str]:
 
 def _short(text: str, size: int) -> str:
     return text if len(text) <= size else text[:size] + "…"
-
-
-def _versions() -> Iterable[tuple[str, str]]:
-    known = versions()
-    peers = ["@copilotkit/aimock (npm)", "litellm", "llama-cpp-python", *(client.package for client in CLIENTS)]
-    return [(name, known[name]) for name in dict.fromkeys(peers)]

@@ -3,7 +3,7 @@
 import json
 import secrets
 import shutil
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,8 @@ class Up(NamedTuple):
     port: int
     key: str
     process: trio.Process | None = None
+    #: Make it forget earlier requests.
+    forget: Callable[[], object] = lambda: None
 
     @property
     def url(self) -> str:
@@ -44,7 +46,7 @@ def failure(message: str, code: str, status: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def aimock(name: str, answers: Sequence[dict[str, Any]]) -> AsyncGenerator[Up]:
+async def aimock(name: str, answers: list[dict[str, Any]]) -> AsyncGenerator[Up]:
     """Run aimock with these answers; `name` is that of its log."""
     fixtures, port = RUN / f"{name}.json", free_port()
     fixtures.write_text(json.dumps({"fixtures": answers}))
@@ -57,8 +59,15 @@ async def aimock(name: str, answers: Sequence[dict[str, Any]]) -> AsyncGenerator
         fixtures,
         "--strict",
     ]
+
+    def forget() -> None:
+        """Reset its counters, which it forgets only together with its answers."""
+        control = f"http://127.0.0.1:{port}/__aimock"
+        httpx.post(f"{control}/reset", timeout=10).raise_for_status()
+        httpx.post(f"{control}/fixtures", json={"fixtures": answers}, timeout=10).raise_for_status()
+
     async with server(name, command, port, environment()) as process:
-        yield Up(port, "x", process)
+        yield Up(port, "x", process, forget)
 
 
 @asynccontextmanager
@@ -150,34 +159,19 @@ _COMMAND: Final = {"command": "echo 18 degrees", "description": "Prints the weat
 _SLOW_MS: Final = 20
 
 
-class Running(NamedTuple):
-    """A server that listens: its base URL, and how to make it forget earlier requests."""
-
-    url: str
-    forget: Callable[[], object] = lambda: None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
     """One kind of server."""
 
     name: str
-    start: Callable[[], AbstractAsyncContextManager[Running]]
+    start: Callable[[], AbstractAsyncContextManager[Up]]
     scenarios: tuple[str, ...]
     #: It calls a tool only when the request names it, which not every client can do.
     forced: bool = False
 
 
-@asynccontextmanager
-async def _aimock() -> AsyncGenerator[Running]:
-    async with aimock("aimock", list(_answers())) as up:
-        yield Running(up.url, partial(_forget, f"http://127.0.0.1:{up.port}/__aimock"))
-
-
-def _forget(control: str) -> None:
-    """Reset the counters of aimock, which forgets them only together with its answers."""
-    httpx.post(f"{control}/reset", timeout=10).raise_for_status()
-    httpx.post(f"{control}/fixtures", json={"fixtures": list(_answers())}, timeout=10).raise_for_status()
+def _aimock() -> AbstractAsyncContextManager[Up]:
+    return aimock("aimock", list(_answers()))
 
 
 def _answers() -> Iterator[dict[str, Any]]:
@@ -200,17 +194,11 @@ def _answers() -> Iterator[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def _litellm() -> AsyncGenerator[Running]:
+async def _litellm() -> AsyncGenerator[Up]:
     mocked = {"text": TEXT, "usage": TEXT, "limited": "litellm.RateLimitError"}
     relayed = {model: model for model in ("tool", "tool-bash", "cut-tool", "cut-tool-bash", "cut")}
     async with _aimock() as behind, litellm("litellm", mocked, relayed, behind.url) as up:
-        yield Running(up.url)
-
-
-@asynccontextmanager
-async def _llama() -> AsyncGenerator[Running]:
-    async with llama("llama") as up:
-        yield Running(up.url)
+        yield up
 
 
 UPSTREAMS: Final = (
@@ -223,6 +211,9 @@ UPSTREAMS: Final = (
         name="LiteLLM", start=_litellm, scenarios=("text", "tool", "usage", "refused", "limited", "cut", "cut-tool")
     ),
     Upstream(
-        name="llama-cpp-python", start=_llama, scenarios=("text", "tool", "usage", "refused", "empty"), forced=True
+        name="llama-cpp-python",
+        start=partial(llama, "llama"),
+        scenarios=("text", "tool", "usage", "refused", "empty"),
+        forced=True,
     ),
 )

@@ -9,9 +9,7 @@ from typing import Final
 
 import trio
 
-from tests.support.markdown import table
-
-from ..clients import versions
+from ..clients import version_table
 from ..processes import RUN
 from ..report import say
 from . import cutting, living
@@ -52,14 +50,12 @@ Each stream is cut in three places (two for the clients that are programs); wher
 
 def document(cut: Sequence[Found], whole: Sequence[Found]) -> str:
     """Return the whole document."""
-    known = versions()
-    packages = dict.fromkeys(peer.client.package for peer in PEERS)
     return _TEXT.format(
         most=REQUESTS_MAX,
         cuts="\n".join(f"- {name}: {says}" for name, says in CUTS.items()),
         cutting=cutting.document(cut),
         living=living.document(whole),
-        versions=table(["package", "version"], [(name, known[name]) for name in packages]),
+        versions=version_table(peer.client.package for peer in PEERS),
     )
 
 

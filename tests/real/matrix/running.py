@@ -15,7 +15,7 @@ from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
 from wiretape.replay.playback.server import listening
 
-from ..processes import RUN, LineProcess, environment, free_port, wiretape
+from ..processes import RUN, LineProcess, environment, wiretape
 from .script import DIRECT, Cell, Found, Peer, Provider, configuration
 
 #: Drivers that run at a time: most of what they do is to wait.
@@ -32,12 +32,12 @@ class Stage:
 
     provider: Provider
     direct: str
-    port: int
+    through: str
     tapes: Path
 
     def url(self, way: str) -> str:
         """Return the base URL of one way."""
-        return self.direct if way == DIRECT else f"http://127.0.0.1:{self.port}/{way}/v1"
+        return self.direct if way == DIRECT else f"{self.through}/{way}/v1"
 
 
 @asynccontextmanager
@@ -46,12 +46,12 @@ async def stage() -> AsyncGenerator[Stage]:
     folder = RUN / "matrix"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    provider, port = Provider(), free_port()
+    provider = Provider()
     async with listening(provider) as (direct, _):
         settings = folder / "wiretape.toml"
         settings.write_text(configuration(direct), encoding="utf-8")
-        async with wiretape("matrix-wiretape", port, folder / "tapes", "--config", settings):
-            yield Stage(provider, direct, port, folder / "tapes")
+        async with wiretape("matrix-wiretape", folder / "tapes", "--config", settings) as through:
+            yield Stage(provider, direct, through, folder / "tapes")
 
 
 async def run(stage: Stage, asked: Iterable[Cell], told: Callable[[Found], None]) -> list[Found]:

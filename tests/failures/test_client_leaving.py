@@ -211,9 +211,9 @@ async def asked(home: House) -> None:
     await home.ask()
 
 
-async def follow(home: House, *headers: str, after: str = "") -> Client:
-    """Asks for the events of the stream that began last."""
-    client = await home.connect()
+async def follow(home: House, *headers: str, after: str = "", capacity: int | None = None) -> Client:
+    """Ask for the events of the stream that began last."""
+    client = await home.connect(capacity=capacity)
     more = [f"Last-Event-ID: {after}"] if after else []
     await client.send(post(b"", *headers, *more, path=f"/wiretape/streams/{home.streams[-1]}/events", method="GET"))
     return client

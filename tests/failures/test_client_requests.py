@@ -439,10 +439,7 @@ async def test_unknown_methods_and_paths_are_refused(
     autojump_clock: MockClock, method: str, path: str, status: int
 ) -> None:
     async with house(peer := answer(200), check=False) as home:
-        client = await home.connect()
-        await client.send(post(b"", "Origin: http://127.0.0.1:8787", path=path, method=method))
-        answered = await client.response(method=method)
-        client.close()
+        answered = await home.ask(b"", "Origin: http://127.0.0.1:8787", path=path, method=method)
         assert answered.status == status
         assert not [name for name, _ in answered.headers if name.startswith(b"access-control")]
         assert bool(peer.requests) == (status == 200)

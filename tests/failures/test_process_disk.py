@@ -131,10 +131,7 @@ def told_whole(answered: Answer) -> None:
 
 
 async def readiness(home: House) -> tuple[int, bytes]:
-    client = await home.connect()
-    await client.send(post(b"", path="/wiretape/readyz", method="GET"))
-    answered = await client.response()
-    client.close()
+    answered = await home.ask(b"", path="/wiretape/readyz", method="GET")
     return answered.status, answered.body
 
 
@@ -375,10 +372,7 @@ async def test_half_an_answer_after_a_log_failure_is_not_complete(
     peer = Peer(*parts, head=head, every_s=1, end="fin" if sized or cut else "final")
     store = Watched(lambda record: record.n >= from_n)
     async with house(peer, store=store, config={"on_log_failure": "stop"}, check=False) as home:
-        client = await home.connect()
-        await client.send(post({**ASKED, "stream": False}))
-        answered = await client.response()
-        client.close()
+        answered = await home.ask({**ASKED, "stream": False})
         assert answered.body == b"".join(parts[: from_n - 5])
         assert (answered.ended == "cut") is (cut or from_n < 7), (answered, home.log)
         assert not home.harness.log

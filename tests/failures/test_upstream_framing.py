@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from tests.failures.judged import PLAIN, error_of, faulty, judged, received
 from tests.proxy.scripted import Script, chunk
-from tests.support.house import ASKED, DONE, HEAD, Peer, answer, finish, post, role, text
+from tests.support.house import ASKED, DONE, HEAD, Peer, answer, finish, role, text
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Target
@@ -359,9 +359,6 @@ async def test_event_stream_of_another_endpoint_is_framed_but_not_repaired(
 @pytest.mark.case("U59")
 async def test_transparent_profile_passes_a_foreign_body(autojump_clock: MockClock) -> None:
     async with faulty(answer(200, b"<html>", kind="text/html"), settings=Settings(profile="transparent")) as home:
-        client = await home.connect()
-        await client.send(post())
-        answered = await client.response(method="POST")
+        answered = await home.ask()
         assert (answered.status, answered.body) == (200, b"<html>")
         await judged(home, answered, "protocol", "not_a_stream", came=b"<html>")
-        client.close()

@@ -21,40 +21,37 @@ ME = "Authorization: Bearer somebody"
 Call = tuple[str, str, str]
 
 
-def calling(*calls: Call) -> bytes:
-    """The frames of a turn that makes these calls."""
-    entries = [
-        {"index": number, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        for number, (call_id, name, arguments) in enumerate(calls)
-    ]
-    return role() + frame({"tool_calls": entries}) + finish("tool_calls") + DONE
+def entry(call: Call) -> dict[str, Any]:
+    call_id, name, arguments = call
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def calling(call: Call) -> bytes:
+    """Return the frames of a turn that makes this call."""
+    return role() + frame({"tool_calls": [{"index": 0, **entry(call)}]}) + finish("tool_calls") + DONE
 
 
 SAYING = role() + text("done") + finish() + DONE
 
 
-def upstream(*turns: bytes, first_s: float = 1.0) -> Script:
-    """One turn a request, each a second after it was asked for."""
+def upstream(*turns: bytes) -> Script:
+    """Return an upstream that plays one turn a request, each a second after it was asked for."""
     left = list(turns)
 
     async def script(stream: trio.abc.Stream) -> None:
         while await request_of(stream):
-            await trio.sleep(first_s)
+            await trio.sleep(1)
             await stream.send_all(HEAD + chunk(left.pop(0)) + b"0\r\n\r\n")
 
     return script
 
 
-def user(said: str = "do it") -> dict[str, Any]:
-    return {"role": "user", "content": said}
+def user() -> dict[str, Any]:
+    return {"role": "user", "content": "do it"}
 
 
-def called(*calls: Call) -> dict[str, Any]:
-    entries = [
-        {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        for call_id, name, arguments in calls
-    ]
-    return {"role": "assistant", "content": None, "tool_calls": entries}
+def called(call: Call) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, "tool_calls": [entry(call)]}
 
 
 def result(call_id: str, content: Any = "ok", **more: Any) -> dict[str, Any]:
@@ -78,9 +75,9 @@ def told(answer: Answer) -> list[Told]:
 READ: Call = ("call_a", "read", '{"path":"a"}')
 
 
-async def turn(home: House, *messages: Mapping[str, Any], key: str = ME) -> list[Told]:
+async def turn(home: House, *messages: Mapping[str, Any]) -> list[Told]:
     """Make one request to its end; return the lifecycle frames."""
-    answer = await home.ask(asked(*messages), key)
+    answer = await home.ask(asked(*messages), ME)
     assert answer.ended == "chunked"
     await home.settled()
     return told(answer)

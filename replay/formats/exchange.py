@@ -235,9 +235,7 @@ def records_of(one: Imported, source: str, stream: str) -> list[Record]:
     t = clock.head
     for number, (at, data) in enumerate(one.reads):
         t = at or clock.head + _STEP_US * (number + 1)
-        if recorder.decoder.overflow:
-            recorder.decoder.keep(data)
-        elif data:
+        if data:
             records += recorder.read(t, data) if framed else [recorder.body(t, data)]
     end = max(t, clock.end if clock.end is not None else t + _STEP_US)
     records += recorder.rest(end)

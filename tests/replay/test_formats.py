@@ -15,6 +15,7 @@ from tests.replay.test_compare import CALL, TEXT, recorded
 from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps
+from wiretape.events.core.limits import EVENT_BYTES_MAX
 from wiretape.events.emit import emit, summarise
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader, reads
@@ -79,6 +80,15 @@ def test_har_timings_and_chunks_in_milliseconds_are_kept() -> None:
     outcome = from_har(dumps(har))
     assert "body" in outcome.losses
     assert end_of(outcome.streams[0])["ending"] == "truncated"
+
+
+def test_reads_beyond_the_event_limit_are_counted() -> None:
+    har = json.loads(dumps(HAR))
+    body = "data: " + "x" * EVENT_BYTES_MAX
+    har["log"]["entries"][0]["response"]["content"]["text"] = body + "more"
+    har["log"]["entries"][0]["_chunks"] = [{"at_us": 300, "bytes": len(body)}, {"at_us": 400, "bytes": 4}]
+    (records,) = from_har(dumps(har)).streams
+    assert end_of(records)["bytes"] == len(body) + 4 == sum(len(data) for _, data in reads(records))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """`wiretape diff`, `verify` and `recheck`."""
 
 import os
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,7 +127,6 @@ def _secret(name: str | None) -> "Secret | None":
 def _recheck(
     paths: Annotated[list[Path], typer.Argument(metavar="DIR|FILE...", help="Tapes, and folders of tapes.")],
     *,
-    write: Annotated[bool, typer.Option("--write", help="Seal changed sealed tapes again.")] = False,
     json_: AsJson = False,
 ) -> None:
     """Run today's repairs over old tapes.
@@ -139,22 +137,17 @@ def _recheck(
     with one_line_errors():
         from ..compare.recheck import recheck_paths
 
-        began = time.perf_counter()
-        checked = recheck_paths(paths, write=write)
-        seconds = time.perf_counter() - began
+        checked = recheck_paths(paths)
     changed, unreadable = (sum(bool(getattr(one, name)) for one in checked) for name in ("differences", "error"))
-    streams, megabytes = sum(one.streams for one in checked), sum(one.size for one in checked) / 1e6
-    summary = (
-        f"{len(checked)} tapes, {streams} streams, {changed} changed, {unreadable} unreadable; "
-        f"{megabytes:.1f} MB in {seconds:.2f} s ({megabytes / seconds:.1f} MB/s)"
-    )
+    streams = sum(one.streams for one in checked)
+    summary = f"{len(checked)} tapes, {streams} streams, {changed} changed, {unreadable} unreadable"
     if json_:
         files = [
             {**one._asdict(), "path": str(one.path), "differences": [each.to_json() for each in one.differences]}
             for one in checked
             if one.differences or one.error
         ]
-        print_json({"summary": summary, "seconds": seconds, "files": files})
+        print_json({"summary": summary, "files": files})
     else:
         for line in (line for one in checked for line in one.lines()):
             typer.echo(line)

@@ -11,9 +11,9 @@ from wiretape.events.emit import events
 from wiretape.events.tape.record import NO_KEYS, Record
 
 from ..matching.json_diff import changes, shortened
-from ..sealed.files import Recording, read, write_whole
+from ..sealed.files import Recording, read
 from ..sealed.files import parse as read_tape
-from ..sealed.sealed import MARK, encode, expected
+from ..sealed.sealed import MARK, expected
 from .compare import Difference, of_change, tapes_in
 
 __all__ = ["RecheckedFile", "recheck", "recheck_paths"]
@@ -29,19 +29,15 @@ class RecheckedFile(NamedTuple):
     """The result for one file; `error` says why it could not be read."""
 
     path: Path
-    sealed: bool
     streams: int
-    size: int
     differences: Sequence[Difference]
     error: str = ""
-    written: bool = False
 
     def lines(self) -> Iterator[str]:
         """Describe it for a person."""
-        done = ", sealed again" if self.written else ""
         for each in self.differences:
             a, b = (shortened(value, each.at) for value in (each.a, each.b))
-            yield f"{self.path}: stream {each.stream}: {each.path}: {a} -> {b}{done}"
+            yield f"{self.path}: stream {each.stream}: {each.path}: {a} -> {b}"
         if self.error:
             yield f"{self.path}: {self.error}"
 
@@ -74,26 +70,19 @@ def _live_end(records: Sequence[Record]) -> tuple[dict[str, Any], dict[str, Any]
     return {"ending": end["ending"], "flags": flags}, {"ending": ended[-1].ending, "flags": sorted(ended[-1].flags)}
 
 
-def recheck_paths(paths: Iterable[Path], *, write: bool = False) -> list[RecheckedFile]:
-    """Check files, and every tape below folders. With `write`, seal changed sealed tapes again; live ones stay."""
+def recheck_paths(paths: Iterable[Path]) -> list[RecheckedFile]:
+    """Check files, and every tape below folders."""
     files: list[RecheckedFile] = []
     for path in paths:
-        tapes = tapes_in(path) if path.is_dir() else [path]
-        files += [_check_file(tape, write=write) for tape in tapes]
+        files += map(_check_file, tapes_in(path) if path.is_dir() else [path])
     if not files:
         raise TapeError("no .tape file found")
     return files
 
 
-def _check_file(path: Path, *, write: bool) -> RecheckedFile:
-    data = path.read_bytes()
-    sealed = data.startswith(MARK)
+def _check_file(path: Path) -> RecheckedFile:
     try:
-        data = read(path)
-        recording, differences = recheck(data)
+        recording, differences = recheck(read(path))
     except TapeError as error:
-        return RecheckedFile(path, sealed, 0, len(data), (), str(error))
-    written = write and sealed and bool(differences)
-    if written:
-        write_whole(path, encode(recording.header, recording.streams))
-    return RecheckedFile(path, sealed, len(recording.streams), len(data), differences, "", written)
+        return RecheckedFile(path, 0, (), str(error))
+    return RecheckedFile(path, len(recording.streams), differences)

@@ -10,7 +10,7 @@ import trio
 
 from .clients import CLIENTS, SCENARIOS, Client, missing
 from .judge import Tapes, judge
-from .processes import RUN, LineProcess, environment, wiretape
+from .processes import RUN, Driver, driving, wiretape
 from .report import PLACE, Cell, document, said, say, summary
 from .servers import UPSTREAMS, Up, Upstream
 
@@ -22,9 +22,7 @@ _CI_UPSTREAMS: Final = ("aimock",)
 _CI_CLIENTS: Final = tuple(client.name for client in CLIENTS if not client.stubborn)
 
 
-async def _cell(
-    upstream: Upstream, client: Client, name: str, up: Up, url: str, tapes: Tapes, driver: LineProcess
-) -> Cell:
+async def _cell(upstream: Upstream, client: Client, name: str, up: Up, url: str, tapes: Tapes, driver: Driver) -> Cell:
     scenario = SCENARIOS[name]
     if (scenario.tool and upstream.forced and client.unforced) or (scenario.stays and client.stubborn):
         return Cell(upstream.name, client.name, name, None)
@@ -46,7 +44,7 @@ async def _run(upstreams: Sequence[Upstream], clients: Sequence[Client], seconds
         tapes = Tapes(data)
         async with upstream.start() as up, wiretape(data.name, data, "--upstream", up.url) as url:
             for client in clients:
-                async with LineProcess(client.name.replace(" ", "-"), client.command, environment()) as driver:
+                async with driving(client.name, client.command) as driver:
                     for name in upstream.scenarios:
                         if trio.current_time() > ends:
                             continue

@@ -20,7 +20,7 @@ from wiretape.replay.playback.script import Fault, Request, Script, event_stream
 from .clients import CLIENTS, question, version_table
 from .frames import DONE, USAGE, call, completion, finish, frames, progress, text
 from .judge import Taped, Tapes
-from .processes import PYTHONS, RUN, WIRETAPE, LineProcess, environment, wiretape
+from .processes import PYTHONS, RUN, WIRETAPE, driving, environment, wiretape
 from .report import say
 from .servers import hermes
 
@@ -280,7 +280,7 @@ async def _run() -> tuple[list[Found], list[str]]:
             wrong += [f"{scenario.name}: {each}" for each in await _read(ready, scenario, number)]
             await tapes.new()
         for client in CLIENTS:
-            async with LineProcess(f"hermes-{client.name.replace(' ', '-')}", client.command, environment()) as driver:
+            async with driving(f"hermes-{client.name}", client.command) as driver:
                 for scenario in SCENARIOS:
                     number += 2
                     with trio.fail_after(2 * _ANSWER_S):

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import trio
 
@@ -113,42 +114,40 @@ def said(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")[-2000:]
 
 
-class LineProcess:
-    """A driver: a line of JSON in, a line of JSON out."""
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A program that asks with a client: a line of JSON in, a line of JSON out."""
 
-    def __init__(self, name: str, command: Sequence[str | Path], env: dict[str, str]) -> None:
-        self._name = name
-        self._command = [str(each) for each in command]
-        self._env = env
-        self._process: trio.Process | None = None
-        self._rest = bytearray()
-
-    async def __aenter__(self) -> Self:
-        with (RUN / f"{self._name}.log").open("wb") as sink:
-            self._process = await trio.lowlevel.open_process(
-                self._command, cwd=ROOT, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink
-            )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._process is not None
-        self._process.kill()
-        with trio.CancelScope(shield=True):
-            await self._process.wait()
+    name: str
+    process: trio.Process
 
     async def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         """Return its answer; raise RuntimeError if it ends instead."""
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        await process.stdin.send_all(json.dumps(question).encode() + b"\n")
-        while b"\n" not in self._rest:
-            more = await process.stdout.receive_some()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        await self.process.stdin.send_all(json.dumps(question).encode() + b"\n")
+        line = b""
+        while not line.endswith(b"\n"):
+            more = await self.process.stdout.receive_some()
             if not more:
-                raise RuntimeError(f"{self._name} ended: {said(RUN / f'{self._name}.log')}")
-            self._rest += more
-        line, _, rest = bytes(self._rest).partition(b"\n")
-        self._rest = bytearray(rest)
+                raise RuntimeError(f"{self.name} ended: {said(RUN / f'{self.name}.log')}")
+            line += more
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+@asynccontextmanager
+async def driving(name: str, command: Sequence[str | Path]) -> AsyncGenerator[Driver]:
+    """Run a driver until the block ends; its log has its name."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in name)
+    with (RUN / f"{name}.log").open("wb") as sink:
+        process = await trio.lowlevel.open_process(
+            [str(each) for each in command], cwd=ROOT, env=environment(),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink,
+        )  # fmt: skip
+    try:
+        yield Driver(name, process)
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()

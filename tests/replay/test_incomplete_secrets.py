@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 
 from tests.replay.canaries import CANARIES, pieces
-from tests.replay.captured import recorded
+from tests.replay.captured import each_protocol, recorded
 from tests.replay.made import checked, codes, live, stream
-from tests.support.corpus import needs_corpus, sampled
+from tests.support.corpus import sampled
 from wiretape.events.core.json_text import as_list, as_object, dumps
 from wiretape.events.tape.record import Record
 from wiretape.replay.faults.cutting import cut
@@ -62,9 +62,7 @@ def test_a_live_tape_is_sealed_before_it_is_cut(place: str) -> None:
     assert KEY[8:30].encode() not in data
 
 
-@needs_corpus
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@each_protocol
 def test_no_false_alarm_in_captures_cut_anywhere(protocol: str) -> None:
     """Of 2,408 cuts none was."""
     for seed, capture in sampled(protocol, one_in=20):

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.replay.captured import recorded
-from tests.support.corpus import needs_corpus, sampled
+from tests.replay.captured import each_protocol, recorded
+from tests.support.corpus import sampled
 from wiretape.events.core.json_text import dumps
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
@@ -193,9 +193,7 @@ def again(body: bytes, seed: int) -> bytes:
     return _OBFUSCATION.sub(lambda match: match[1] + b"q" * chance.randrange(30) + b'"', body)
 
 
-@needs_corpus
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@each_protocol
 def test_a_new_recording_of_a_capture_changes_no_body_line(protocol: str) -> None:
     other: list[bool] = []
     for seed, capture in sampled(protocol):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replay.canaries import CANARIES
-from tests.replay.captured import recorded
-from tests.support.corpus import needs_corpus, sampled
+from tests.replay.captured import each_protocol, recorded
+from tests.support.corpus import sampled
 from wiretape.events.core.json_text import as_list, dumps, is_object
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.record import encode as line_of
@@ -319,9 +319,7 @@ def test_secret_in_the_framing_leaves_the_frame_valid(frame: bytes) -> None:
 # -- false alarms -----------------------------------------------------------------------------------------------------
 
 
-@needs_corpus
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@each_protocol
 def test_no_false_alarm_in_captures(protocol: str) -> None:
     """1,464 captures, 23.4 MB, 72,013 frames; their keys were masked by those who published them."""
     for seed, capture in sampled(protocol, one_in=40):
@@ -330,9 +328,7 @@ def test_no_false_alarm_in_captures(protocol: str) -> None:
         assert redact([records]) == [records], capture.id
 
 
-@needs_corpus
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@each_protocol
 def test_key_put_into_a_capture_is_found(protocol: str) -> None:
     keys = sorted(CANARIES.items())
     for seed, capture in sampled(protocol, one_in=40):

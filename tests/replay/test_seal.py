@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.laws.variants import FULL
 from tests.replay.canaries import CANARIES
-from tests.replay.captured import recorded
+from tests.replay.captured import each_protocol, recorded
 from tests.replay.made import stream
 from tests.replay.test_normalise import conversation
 from tests.replay.test_sealed import tapes
-from tests.support.corpus import needs_corpus, sampled
+from tests.support.corpus import sampled
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record
 from wiretape.replay.redaction.redact import findings, unmatched
@@ -46,9 +46,7 @@ def test_any_recording_can_be_sealed_and_sealed_again(streams: list[list[Record]
     assert again(strict, STRICT) == strict
 
 
-@needs_corpus
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@each_protocol
 def test_captures_can_be_sealed_again(protocol: str) -> None:
     for seed, capture in sampled(protocol, one_in=40):
         sealed = seal([recorded(capture.body, protocol, seed)])

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.laws.variants import FULL
-from tests.replay.captured import recorded
+from tests.replay.captured import each_protocol, recorded
 from tests.replay.made import stream
-from tests.support.corpus import needs_corpus, sampled
+from tests.support.corpus import sampled
 from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, parse
@@ -121,9 +121,7 @@ def test_any_recording_comes_back_as_it_was(streams: list[list[Record]]) -> None
 # -- the corpus -------------------------------------------------------------------------------------------------------
 
 
-@needs_corpus
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@each_protocol
 def test_captures_come_back_byte_for_byte(protocol: str) -> None:
     captures = list(sampled(protocol))
     assert len(captures) > 10

@@ -15,8 +15,8 @@ from wiretape.events.emit import emit
 from wiretape.events.tape.tape import Reader
 from wiretape.replay.playback.server import listening
 
-from ..processes import RUN, LineProcess, environment, wiretape
-from .script import DIRECT, Cell, Found, Peer, Provider, configuration
+from ..processes import RUN, Driver, driving, wiretape
+from .script import DIRECT, Cell, Found, Provider, configuration
 
 #: Drivers that run at a time: most of what they do is to wait.
 _DRIVERS: Final = 8
@@ -77,7 +77,8 @@ async def _lane(
 ) -> None:
     rest = list(cells)
     while rest:
-        async with limit, _driver(rest[0].peer, lane) as driver:
+        client = rest[0].peer.client
+        async with limit, driving(f"matrix-{client.name}-{lane}", client.command) as driver:
             while rest:
                 cell = rest.pop(0)
                 found[cell], alive = await _ask(stage, cell, driver)
@@ -86,12 +87,7 @@ async def _lane(
                     break
 
 
-def _driver(peer: Peer, lane: int) -> LineProcess:
-    name = "".join(letter if letter.isalnum() else "-" for letter in peer.name)
-    return LineProcess(f"matrix-{name}-{lane}", peer.client.command, environment())
-
-
-async def _ask(stage: Stage, cell: Cell, driver: LineProcess) -> tuple[Found, bool]:
+async def _ask(stage: Stage, cell: Cell, driver: Driver) -> tuple[Found, bool]:
     """Run one cell; return its result, and whether its driver still runs."""
     folder = RUN / "matrix" / "cells" / str(cell.model.number)
     folder.mkdir(parents=True)

@@ -362,7 +362,14 @@ class Engine:
             calls = self.wire.choice(event.choice).calls
             closed = [calls[event.call]] if isinstance(event, model.HandedOver) else list(calls.values())
             lost = [call for call in closed if call.state is not State.RUNNING]
-            self._release(event, shown=not lost)
+            held, self._held = self._held, []
+            for one in held:
+                if one.choice != event.choice or (isinstance(event, model.HandedOver) and one.call != event.call):
+                    self._held.append(one)
+                elif lost:  # no client may see them
+                    one.out.withhold("held_call_lost", self.ledger)
+                else:
+                    self._send(one.out)
             self._send_cards(n, closed)
             if isinstance(event, model.HandedOver):
                 continue
@@ -381,17 +388,6 @@ class Engine:
                 held.out.withhold("held_call_lost", self.ledger)
             else:
                 self._held.append(held)
-
-    def _release(self, event: model.Finish | model.HandedOver, *, shown: bool) -> None:
-        """Send the frames that were held for a choice or a call; drop them if no client may see them."""
-        held, self._held = self._held, []
-        for one in held:
-            if one.choice != event.choice or (isinstance(event, model.HandedOver) and one.call != event.call):
-                self._held.append(one)
-            elif shown:
-                self._send(one.out)
-            else:
-                one.out.withhold("held_call_lost", self.ledger)
 
     def _send_cards(self, n: int, calls: Iterable[Call]) -> None:
         self._send(*self._cards.of_calls(n, calls, self.wire, self._writer))
@@ -423,16 +419,17 @@ class Engine:
         self._closed = True
 
     def _cut(self, n: int, ending: str) -> None:
-        self._close_partial(n, ending, self._drop(n, ending, warned=self._settings.on_partial != "error"))
+        self._close_partial(n, ending, self._drop(n, ending))
 
-    def _drop(self, n: int, ending: str, *, warned: bool) -> list[Call]:
-        """Drop every open call; return those that no client may run, but for those that it was `warned` about."""
+    def _drop(self, n: int, ending: str) -> list[Call]:
+        """Drop every open call; return those that no client may run, but for those that it was warned about."""
         dropped = self.wire.drop(n, ending)
         for held in self._held:
             held.out.withhold("held_call_lost", self.ledger)
         self._held.clear()
         self._send_cards(n, dropped)
-        return [call for call in self.wire.calls() if call.reason and not (warned and call.reason in CUT_FINISHES)]
+        warned = CUT_FINISHES if self._settings.on_partial != "error" else ()
+        return [call for call in self.wire.calls() if call.reason and call.reason not in warned]
 
     def _close_partial(self, n: int, code: str, lost: list[Call]) -> None:
         """End a stream that must not be taken for whole, as `on_partial` says."""
@@ -446,7 +443,7 @@ class Engine:
         assert step.out is not None, "an error has a frame"
         self.failure = step.out.frame()
         self._apply(step.events)
-        self._warn(step.n, "upstream_error", self._drop(step.n, "upstream_error", warned=True))
+        self._warn(step.n, "upstream_error", self._drop(step.n, "upstream_error"))
         self._send(*self._writer.tail(), step.out)
         self.delivered = self.delivered or step.delivers
         self._closed = True

@@ -49,8 +49,13 @@ _COMPRESSED: Final = (b"\x1f\x8b", b"\x78", b"\x58", b"\x68")
 
 #: The distance of reads without a recorded time.
 _STEP_US: Final = 1
-#: Types of the last event of Messages and Responses.
-_LAST_TYPES: Final = ("message_stop", "error", "response.completed", "response.incomplete", "response.failed")
+_JSON_LINES: Final = frozenset({"application/jsonl", "application/ndjson", "application/x-ndjson"})
+#: How the types of events begin in Messages, Cohere and Responses, and the types of their last events.
+_TYPES: Final = ("message_", "message-", "content_block_", "content-", "response.")
+_LAST_TYPES: Final = frozenset(
+    ["message_stop", "message-end", "error"]
+    + [f"response.{how}" for how in ("completed", "incomplete", "failed", "cancelled", "done")]
+)
 
 _Headers = Sequence[tuple[str, str]]
 
@@ -309,6 +314,9 @@ def _ended(one: Imported, records: Sequence[Record], *, chat: bool) -> dict[str,
 
 def _is_cut(one: Imported, records: Sequence[Record]) -> bool:
     """Report whether a body of unknown framing stops inside an event, is empty, or lacks its protocol's last event."""
+    if one.content_type in _JSON_LINES and not one.decoded:
+        lines = [line for line in one.body.split(b"\n") if line.strip()]
+        return bool(lines) and (parse(lines[-1]) is ABSENT or _lacks_last_event(lines))
     if one.content_type == "application/json" and not one.decoded:
         return one.status < 400 and bool(one.body.strip()) and parse(one.body.removeprefix(BOM)) is ABSENT
     if any(record.kind == "rest" and (record.raw or b"").strip() for record in records):
@@ -325,9 +333,12 @@ def _lacks_last_event(payloads: Sequence[bytes]) -> bool:
     began = closed = False
     for payload in payloads:
         value = as_object(parse(payload))
-        kind, what = str(value.get("type")), value.get("object")
-        began |= kind.startswith(("message_", "content_block_", "response."))
-        began |= what in ("text_completion", "chat.completion.chunk")
+        kind, what = str(value.get("type")), str(value.get("object"))
+        items = [as_object(item) for each in value.values() for item in as_list(each)]
+        began |= kind.startswith(_TYPES) or what in ("text_completion", "chat.completion.chunk")
+        began |= what.startswith("thread.") or "candidates" in value  # Assistants, Gemini
+        began |= value.get("done") is False and not value.keys().isdisjoint(("message", "response"))  # Ollama
         closed |= payload.strip() == b"[DONE]" or kind in _LAST_TYPES or value.keys() == {"error"}
-        closed |= any(as_object(item).get("finish_reason") for each in value.values() for item in as_list(each))
+        closed |= any(item.get("finish_reason") or item.get("finishReason") for item in items)
+        closed |= value.get("done") is True or bool(as_object(value.get("promptFeedback")).get("blockReason"))
     return began and not closed

@@ -34,6 +34,7 @@ from wiretape.replay.sealed.sealed import decode, encode
 
 EACH = [(name, data) for name, files in SAMPLES.items() for data in files]
 SSE_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+NDJSON_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n"
 IDS = [f"{name}-{number}" for name, files in SAMPLES.items() for number in range(len(files))]
 
 
@@ -147,7 +148,13 @@ def test_aimock_results_become_streams() -> None:
         (SSE_HEAD + b"\r\ndata: {}\n\n", "truncated"),
         (SSE_HEAD + b"content-length: 0\r\n\r\n", "completed"),
         (SSE_HEAD + b"\r\n", "truncated"),
-        (b'HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n{"a":1}\n', "completed"),
+        (NDJSON_HEAD + b'{"a":1}\n', "completed"),
+        (NDJSON_HEAD + b'{"a":1}\n{"a":', "truncated"),
+        (NDJSON_HEAD + b'{"message":{},"done":false}\n', "truncated"),
+        (NDJSON_HEAD + b'{"message":{},"done":false}\n{"done":true}\n', "completed"),
+        (SSE_HEAD + b'\r\ndata: {"candidates":[{}]}\n\n', "truncated"),
+        (SSE_HEAD + b'\r\ndata: {"candidates":[{"finishReason":"STOP"}]}\n\n', "completed"),
+        (SSE_HEAD + b'\r\ndata: {"type":"content-delta"}\n\n', "truncated"),
         (b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"object":"respo', "truncated"),
         (b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"object":"response"}', "completed"),
         # The framing decides.

@@ -18,7 +18,7 @@ from ..faults.places import FaultError
 from ..matching.match import How
 from ..playback.script import INSTANT, Speed
 
-__all__ = ["Mode", "Named", "Plan", "Sharing", "files_of", "is_live", "marked", "named_faults", "plan_of", "unused"]
+__all__ = ["Mode", "Named", "Plan", "files_of", "is_live", "marked", "named_faults", "plan_of", "recorders", "unused"]
 
 Mode = Literal["replay", "once", "rewrite", "verify", "off"]
 Named = str | float | Sequence[str | int]
@@ -192,57 +192,15 @@ def _plain(name: str) -> str:
     return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-class Sharing:
-    """The tests of a run by the file that they use, to find tests that would record the same file."""
-
-    def __init__(self, collected: Iterable[pytest.Item], selected: Sequence[pytest.Item]) -> None:
-        self._owners = _runs_by_file(item for item in collected if not _names_file(item))
-        self._owned = {_key(item) for item in selected if not _names_file(item)}
-        self._recording = _runs_by_file(item for item in selected if not self.follows(item))
-
-    def follows(self, item: pytest.Item) -> bool:
-        """Return whether a test names the file of another test, which records it."""
-        return _names_file(item) and _key(item) in self._owned
-
-    def conflict(self, item: pytest.Item, *, records: bool) -> str:
-        """Return why a test cannot use or record its file, or an empty text."""
-        file = files_of(item)[0]
-        if not _names_file(item) and (other := _other_test(item, self._owners)):
-            return f"{file} is the tape of {other} too: name a file in the marker of each"
-        if records and (other := _other_test(item, self._recording)):
-            why = f"{file} is the tape of {other} too, so neither can record it"
-            return f"{why}: run one of them alone, or `wiretape record` it"
-        return ""
-
-
-def _runs_by_file(items: Iterable[pytest.Item]) -> dict[str, dict[str, str]]:
-    """Return a test's node id for each file and run."""
-    files: dict[str, dict[str, str]] = {}
-    for item in items:
-        files.setdefault(_key(item), {}).setdefault(_run_of(item), item.nodeid)
-    return files
-
-
-def _other_test(item: pytest.Item, files: Mapping[str, Mapping[str, str]]) -> str:
-    return next((nodeid for run, nodeid in files.get(_key(item), {}).items() if run != _run_of(item)), "")
-
-
-def _names_file(item: pytest.Item) -> bool:
-    return any(marker.args for marker in item.iter_markers("tape"))
+def recorders(item: pytest.Item, items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests that may record the file of a test: those that are named like it, or else all that use it."""
+    users = [each for each in items if _key(each) == _key(item)]
+    return [each for each in users if not any(marker.args for marker in each.iter_markers("tape"))] or users
 
 
 def _key(item: pytest.Item) -> str:
     """Return the file of a test as file systems compare it that ignore case."""
     return os.path.normpath(files_of(item)[0]).casefold()
-
-
-def _run_of(item: pytest.Item) -> str:
-    """Return what distinguishes a test from others: all prefixes of a tape are one test per set of parameters."""
-    callspec: Any = getattr(item, "callspec", None)
-    if callspec is None or "prefixes" not in marked(item):
-        return item.nodeid
-    others = sorted(each for each in callspec.indices.items() if each[0] != "tape")
-    return f"{item.nodeid.partition('[')[0]}{others}"
 
 
 def unused(tests: Iterable[tuple[Path, Sequence[Path]]]) -> list[Path]:

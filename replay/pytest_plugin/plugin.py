@@ -19,7 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from ..faults.cutting import Prefix
     from ..sealed.files import Recording
-    from .plan import Mode, Sharing
+    from .plan import Mode
     from .tape import Tape
     from .thread import Thread
 
@@ -61,7 +61,6 @@ class _State:
         self.notes: list[str] = []
         #: All tests, also those that are deselected.
         self.collected: list[pytest.Item] = []
-        self.sharing: Sharing | None = None
         self.thread: Thread | None = None
         self.numbers = count(1)
 
@@ -217,20 +216,23 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     """The tape of this test: `tape.url` is the base URL, `tape.transport` a transport for httpx under trio."""
     from wiretape.events.core.errors import TapeError
 
-    from .plan import Sharing, plan_of
+    from .plan import plan_of, recorders
     from .tape import Tape
     from .thread import Thread
 
     config, item = request.config, request.node
     state = config.stash[_STATE]
     state.thread = state.thread or Thread()
-    if state.sharing is None:
-        state.sharing = Sharing(filter(_asks, state.collected), [*filter(_asks, request.session.items)])
     options = {name: _option(config, name) for name in _SETTINGS}
     plan = plan_of(item, _mode(config), options, getattr(request, "param", None))
-    if plan.keeps and state.sharing.follows(item):
+    may_record = recorders(item, filter(_asks, request.session.items)) if plan.keeps else [item]
+    if item not in may_record:
         plan = replace(plan, mode="replay", live=False)
-    obstacle = state.sharing.conflict(item, records=plan.keeps) or plan.obstacle()
+    obstacle = plan.obstacle()
+    if item in may_record and len(may_record) > 1:
+        other = next(each.nodeid for each in may_record if each is not item)
+        why = f"{plan.files[0]} is the tape of {other} too, so neither can record it"
+        obstacle = f"{why}: run one of them alone, or `wiretape record` it"
     recordings: list[Recording] = []
     try:
         recordings = [] if obstacle else [_load(file) for file in plan.files if file.exists()]

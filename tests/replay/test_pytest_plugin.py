@@ -4,22 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import httpcore
 import pytest
 
 from tests.support.tapes import Turn, calls, conversation, text, write
 from wiretape.replay.compare.compare import ending_of
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream
-from wiretape.replay.pytest_plugin import tape as pytest_tape
 from wiretape.replay.pytest_plugin.thread import Thread
 from wiretape.replay.sealed.files import load
 
 pytestmark = pytest.mark.slow
 
 pytest_plugins = ["pytester"]
-
-#: An inner run drops modules that it imported first. A second copy of httpcore would raise errors unknown to httpx.
-IMPORTED = (httpcore, pytest_tape)
 
 CLIENT = """
 import asyncio, contextlib, httpx, json, os, subprocess, threading, pytest, trio
@@ -482,21 +477,21 @@ class TestTwo:
     assert names > {"test_each-a.tape", "TestOne.TestIn.test_it.tape", "TestTwo.TestIn.test_it.tape"}
 
 
-def test_tests_with_one_file_fail_unless_they_name_it(pytester: pytest.Pytester) -> None:
+def test_tests_with_one_file_replay_it_and_do_not_record_it(pytester: pytest.Pytester, upstream: Upstream) -> None:
     source = """
 @pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.tape(MARKEDprefixes="frames")
+@pytest.mark.tape(prefixes="frames")
 def test_each(tape, number):
     with contextlib.suppress(httpx.TransportError):
         ask(tape.url)
 """
     runs = 2 * (len(text("hi", "sunny").reads) + 2)  # the places to cut it, and the whole
-    project(pytester, source.replace("MARKED", ""), {"test_it/test_each.tape": ONE})
-    run(pytester, failed=runs).stdout.fnmatch_lines(
-        ["*test_each.tape is the tape of test_it.py::test_each?* too: name a file in the marker of each"]
-    )
-    project(pytester, source.replace("MARKED", "'test_it/test_each.tape', "))
+    file = project(pytester, source, {"test_it/test_each.tape": ONE}) / "test_it/test_each.tape"
     run(pytester, passed=runs)
+    upstream.run(pytester, "rewrite", failed=2).stdout.fnmatch_lines(
+        ["*test_each.tape is the tape of test_it.py::test_each?* too, so neither can record it: *"]
+    )
+    assert file.read_bytes() == ONE
 
 
 def test_tests_that_name_another_tests_tape_replay_it(
@@ -541,7 +536,7 @@ def test_b(tape, question):
     write(file, old)
     upstream.run(pytester, "replay", passed=3)
     upstream.run(pytester, "rewrite", failed=3).stdout.fnmatch_lines(
-        ["*shared.tape is the tape of test_it.py::test_b?b? too, so neither can record it: run one of them alone, *"]
+        ["*shared.tape is the tape of test_it.py::test_b?b? too, so neither can record it: *"]
     )
     assert file.read_bytes() == old
     assert not upstream.asked

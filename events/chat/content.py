@@ -8,13 +8,19 @@ from typing import Any, Final
 
 from ..core.json_text import Path, is_list, is_object
 from ..core.lifecycle import CUT_FINISHES
-from ..core.limits import LISTS_OF_A_DELTA_MAX, THINK_HEAD_CHARS_MAX
+from ..core.limits import (
+    LISTS_OF_A_DELTA_MAX,
+    RETOLD_CHARS_MAX,
+    RETOLD_CHARS_MIN,
+    RETOLD_PLACES_MAX,
+    THINK_HEAD_CHARS_MAX,
+)
 from ..core.model import Event, ForeignFrame
 from ..core.settings import Facts, Settings
 from .chunk import CALL_KEYS, Draft, chunk
 from .tool_calls import Calls
 
-__all__ = ["Choices", "Think"]
+__all__ = ["Choices", "Retold", "Think"]
 
 #: Finishes, and other dialects' words for them; any other word is not a finish but a failure (Q44).
 _FINISHES: Final[Mapping[str, str]] = MappingProxyType(
@@ -42,6 +48,9 @@ _REPLACED: Final = "\ufffd"
 #: An index beyond it is junk: no upstream gives as many answers.
 _INDEX_MAX: Final = 2**31 - 1
 _PARTS_DEPTH_MAX: Final = 4
+#: The words of hermes-agent, each a delta of its own, when its model's stream broke inside a call and it asks again
+#: (0.19.0, `agent/chat_completion_helpers.py`).
+_RETRIES: Final = re.compile(r"\s*⚠ (?:Connection dropped mid tool-call; reconnecting|Stream stalled mid tool-call \()")
 
 
 class Think:
@@ -78,6 +87,37 @@ class Think:
             kept = len(text) - half_tag
             thought, self._held = text[:kept], text[kept:]
         return thought, answer
+
+
+class Retold:
+    """A detector of text that begins again, because the agent asked its model again (clients.md 4)."""
+
+    def __init__(self) -> None:
+        self.turn()
+
+    def turn(self) -> None:
+        """Start a new answer: a tool has run in between."""
+        self._text = ""
+        #: The places where the text may have begun again.
+        self._places: list[int] = []
+
+    def says_again(self, piece: str) -> bool:
+        """Return whether all text of the turn has come again with this piece, or the agent announces that."""
+        if _RETRIES.match(piece):
+            self.turn()
+            return True
+        begins = len(self._text)
+        if begins > RETOLD_CHARS_MAX or not piece:
+            return False
+        self._text += piece if begins else piece.lstrip("\n")
+        places = [*self._places, begins] if begins >= RETOLD_CHARS_MIN else []
+        same = [at for at in places if self._text.startswith(piece[: 2 * at - begins], begins - at)]
+        self._places = same[:RETOLD_PLACES_MAX]
+        again = next((at for at in self._places if len(self._text) >= 2 * at), 0)
+        if again:
+            self._text = self._text[again:]
+            self._places = []
+        return bool(again)
 
 
 @dataclass(slots=True, eq=False)

@@ -11,16 +11,23 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
-from ..core.limits import CHUNKS_WAITING_MAX, UNDELIVERED_BYTES_MAX
-from ..core.model import Event, ForeignFrame, ResponseStarted, Terminator, UpstreamError, Usage
+from ..core.lifecycle import STATUS_ON_WIRE, State
+from ..core.limits import (
+    CALL_ID_CHARS_MAX,
+    CHUNKS_WAITING_MAX,
+    EMOJI_CHARS_MAX,
+    NAME_CHARS_MAX,
+    PREVIEW_BYTES_MAX,
+    UNDELIVERED_BYTES_MAX,
+)
+from ..core.model import Event, ForeignFrame, ResponseStarted, Terminator, ToolProgress, UpstreamError, Usage
 from ..emission.dialect import Context, Step
 from ..emission.frames import Out
 from ..tape.record import Record
 from ..wire.sse import BOM, Frame, parse_block
 from .chunk import CHUNK, DONE, LEGACY_CALL, PROGRESS_EVENT, Draft, chunk, envelope, events, has, says_content
-from .content import Choices
-from .hermes import AgentTools, Retold, card_of
-from .write import ChatWriter
+from .content import Choices, Retold
+from .write import ChatWriter, short
 
 __all__ = ["Chat", "Repair"]
 
@@ -40,6 +47,13 @@ _UNFRAMED: Final = re.compile(rb'(?:^|[\r\n])[ \t]*(?:[{"]|data)')
 #: How a line of a stream may begin; `rest` that begins otherwise never was one (Q93, Q96).
 _LINE_OF_STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry|)(?::|\Z)")
 
+#: How hermes-agent reports a tool of its own.
+_STATUSES: Final = frozenset({"running", "completed", "failed"})
+#: Members of a chunk that mean something to clients, and those that we write.
+_CARD_KEYS: Final = frozenset(
+    {"id", "object", "created", "model", "choices", "usage", "error", "base_resp", "tool", "toolCallId", "status"}
+)
+
 
 class Repair:
     """The reader of one attempt."""
@@ -51,7 +65,9 @@ class Repair:
         #: What every chunk repeats, from the first one that contains it.
         self._envelope = envelope()
         self._choices = Choices(facts, settings, context.stream_id)
-        self._agent = AgentTools(context.stream_id)
+        #: An agent's id of a call to ours: for one answer it asks its model many times, and some providers count their
+        #: calls from 0 each time.
+        self._agent_ids: dict[str, str] = {}
         self._retold = Retold()
         self._sent_once: dict[str, Any] = {}
         #: Chunks that are repaired but for a `{}`, which may be a seed: the chunks after it decide (Q20).
@@ -285,17 +301,47 @@ class Repair:
         self._ledger.frame(n, repair, frame.raw, None)
         return []
 
+    # -- tools of hermes-agent ----------------------------------------------------------------------------------------
+
     def _progress(self, n: int, frame: Frame, value: dict[str, Any]) -> Step:
-        """Read a frame about a tool that the upstream runs itself: what it did cannot be undone by another attempt."""
-        live, context = self._context.live, self._context
-        event = None if live.finished else self._agent.event(n, value, live, context.answered)
+        """Turn a frame about a tool that the upstream runs itself into the frame that reports any other call.
+
+        Most clients fail on its own form, as they take every `data` for a chunk (clients.md 3 and 7). What such a tool
+        did cannot be undone by another attempt. The frame is trusted only on routes that are declared as hermes-agent.
+        """
+        context = self._context
+        event = None if context.live.finished else self._tool_progress(n, value)
         if event is None or not context.settings.tool_events or event.name.startswith("_"):
             self._withheld(n, frame, "progress_withheld")
             return Step(n, () if event is None else (event,), delivers=event is not None)
         self._settle_envelope({"created": context.created})
-        card = card_of(value, event, self._envelope)
+        card = {**chunk(self._envelope, 0, {}), "tool": event.name, "toolCallId": event.id, "status": event.status}
+        for key, member in value.items():
+            if key in _CARD_KEYS or (key in ("label", "emoji") and not isinstance(member, str)):
+                continue
+            shown = short(member) if key == "label" else member
+            if len(dumps(shown)) <= PREVIEW_BYTES_MAX and not (key == "emoji" and len(member) > EMOJI_CHARS_MAX):
+                card[key] = shown
         out = Out(n, card, came=frame.raw, repair="progress", event=PROGRESS_EVENT)
         return Step(n, (event,), out, delivers=True)
+
+    def _tool_progress(self, n: int, value: dict[str, Any]) -> ToolProgress | None:
+        """Return the event of a progress frame, if it is news: one `running` and one end for each call (law L7)."""
+        live, ran = self._context.live, self._context.live.ran
+        given, name, status = value.get("toolCallId"), value.get("tool"), value.get("status")
+        if not (isinstance(given, str) and given and isinstance(name, str) and name and status in _STATUSES):
+            return None
+        known = ran.get(self._agent_ids.get(given, ""))
+        runs = known is not None and known.state is State.RUNNING
+        if runs is (status == "running") or len(given) > CALL_ID_CHARS_MAX or len(name) > NAME_CHARS_MAX:
+            return None
+        if known is not None and runs:
+            return ToolProgress(n=n, id=known.id, name=known.name, status=status)
+        if any(call.id == given and call.state in STATUS_ON_WIRE for call in live.calls()):
+            return None  # the client knows it as a call of its own
+        taken = given in ran or given in self._context.answered
+        self._agent_ids[given] = f"call_{self._context.stream_id}_ran_{len(ran)}" if taken else given
+        return ToolProgress(n=n, id=self._agent_ids[given], name=name, status=status)
 
     # -- errors and whole answers -------------------------------------------------------------------------------------
 

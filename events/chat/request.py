@@ -13,8 +13,7 @@ from ..core.json_text import Edit, Path, as_list, as_object, dumps, locate
 from ..core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from ..core.settings import Facts
 from .chunk import Entry, function_of
-from .hermes import NOTE
-from .write import WARNING, preview
+from .write import NOTE, WARNING, preview
 
 __all__ = ["LEGACY_ID", "Marks", "Result", "Results", "facts", "find_marks", "remove_marks", "results_in"]
 

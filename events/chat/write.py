@@ -18,7 +18,7 @@ from ..emission.frames import Edit, Out, Styles
 from ..folds.wire import SIBLING, Call
 from .chunk import DONE, PROGRESS_EVENT, chunk, envelope, says_content
 
-__all__ = ["WARNING", "ChatWriter", "error_frame", "preview", "short", "warning"]
+__all__ = ["NOTE", "WARNING", "ChatWriter", "error_frame", "preview", "short", "warning"]
 
 #: How a warning begins, by finish reason or ending. A stall and a cut read differently, because the cure differs.
 _OPENINGS: Final[Mapping[str, str]] = MappingProxyType(
@@ -47,6 +47,12 @@ WARNING: Final = (
     f"⚠ (?:{_CAUSE}: the answer is incomplete\\.|(?:{_CAUSE} mid tool-call: (?>{_NAMES} (?:was|were) cut short)"
     f"(?:, {_BAD})?(?:, {_TORN})?|Malformed tool call: (?:{_BAD}(?:, {_TORN})?|{_TORN}))"
     f"(?:, (?>so {_NAMES} (?:was|were) not run either))?\\. (?:Nothing was|None of these was) executed\\.)"
+)
+#: What hermes-agent writes when it asks its model again, and its last words when it gives up, as a client keeps them.
+NOTE: Final = (
+    r"⚠ (?:Connection dropped mid tool-call; reconnecting(?:…|\.\.\.)"
+    r"|Stream stalled mid tool-call \([^()\r\n]{1,4000}\); the action was not executed\."
+    r"(?: Ask me to retry if you want to continue\.)?)"
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.events.chat.rows import Row, check, error
 from tests.support.chat import DONE, HEAD, Run, begin, call, frame, run, sse, tape, text
-from wiretape.events.chat.hermes import Retold
+from wiretape.events.chat.content import Retold
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import (
     CALL_ID_CHARS_MAX,

@@ -7,8 +7,7 @@ and write again for one member; frames of a stream are edited parsed (emission/f
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn, Self, TypeGuard, cast
+from typing import Any, Final, NamedTuple, NoReturn, TypeGuard, cast
 
 import orjson
 
@@ -16,11 +15,9 @@ from .limits import JSON_NESTING_MAX
 
 __all__ = [
     "ABSENT",
-    "STRING_OR_BRACKET",
     "Boundary",
     "Edit",
     "Member",
-    "Number",
     "Path",
     "Places",
     "apply",
@@ -40,16 +37,16 @@ __all__ = [
 ABSENT: Final[Any] = object()
 
 #: An unended string, in text that is not JSON, goes to the end, or the search would be quadratic.
-STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _integer(digits: str, beyond: type[float] = float) -> int | float:
+def _integer(digits: str) -> int | float:
     # Python refuses to read integers of more than 4,300 digits; JSON has no such bound.
-    return int(digits) if len(digits) < 4_300 else beyond(digits)
+    return int(digits) if len(digits) < 4_300 else float(digits)
 
 
 _decode: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer).decode
@@ -73,24 +70,11 @@ def parse(text: bytes) -> Any:
         return ABSENT
 
 
-class Number(float):
-    """A number that keeps its spelling, because a float would lose digits or its range: `1e400`, `4.95e-6`."""
-
-    __slots__ = ("text",)
-
-    def __new__(cls, text: str) -> Self:
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
-
-    text: str
-
-
 def parse_exactly(text: bytes) -> tuple[Any, list[str]]:
-    """Return the value of JSON text without losing integers or the spelling of numbers, and the keys that repeat.
+    """Return the value of JSON text with its numbers as they are spelled (`1e400`, `4.95e-6`), and its repeated keys.
 
-    Of repeated keys the last one counts, as in every JSON reader that we know. Raise ValueError beyond the depth that
-    every supported Python reads.
+    Such a value can only be written. Of repeated keys the last one counts, as in every JSON reader that we know. Raise
+    ValueError beyond the depth that every supported Python reads.
     """
     if _nests_too_deeply(text):
         raise ValueError("nested too deeply")
@@ -103,17 +87,15 @@ def parse_exactly(text: bytes) -> tuple[Any, list[str]]:
             repeated.extend(key for key in value if keys.count(key) > 1)
         return value
 
-    value = json.loads(
-        text, object_pairs_hook=from_pairs, parse_float=Number, parse_int=partial(_integer, beyond=Number)
-    )
-    return value, repeated
+    fragment = orjson.Fragment
+    return json.loads(text, object_pairs_hook=from_pairs, parse_float=fragment, parse_int=fragment), repeated
 
 
 def _nests_too_deeply(text: bytes) -> bool:
     if text.count(b"[") + text.count(b"{") <= JSON_NESTING_MAX:
         return False
     depth = 0
-    for token in STRING_OR_BRACKET.finditer(text):
+    for token in _STRING_OR_BRACKET.finditer(text):
         first = text[token.start()]
         depth += (first in b"{[") - (first in b"}]")
         if depth > JSON_NESTING_MAX:
@@ -171,8 +153,6 @@ def _written(value: Any) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    if isinstance(value, Number):
-        return value.text
     try:
         return orjson.dumps(value).decode()  # of an infinity null
     except TypeError:  # a lone surrogate, or a huge integer
@@ -254,7 +234,7 @@ def members(text: bytes, at: int) -> list[Member]:
         start, end = match.span(2)
         if text[start] in b"{[":
             depth = 0
-            for token in STRING_OR_BRACKET.finditer(text, start):
+            for token in _STRING_OR_BRACKET.finditer(text, start):
                 end = token.end()
                 depth += (text[end - 1] in b"{[") - (text[end - 1] in b"}]")
                 if not depth:

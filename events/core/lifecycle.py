@@ -17,7 +17,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["CUT_FINISHES", "STATUS_ON_WIRE", "TABLE", "TERMINAL", "State", "Trigger", "step"]
+__all__ = ["CUT_FINISHES", "STATUS_ON_WIRE", "TABLE", "TERMINAL", "State", "Trigger"]
 
 
 class State(Enum):
@@ -57,6 +57,7 @@ class Trigger(Enum):
     UNHEARD = "answer ended before the upstream reported its end"
 
 
+#: The next state; a trigger that a state does not have is our own bug.
 TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
     {
         State.ANNOUNCED: {
@@ -91,8 +92,3 @@ STATUS_ON_WIRE: Final[Mapping[State, str]] = MappingProxyType(
 
 #: Finish reasons that cut the open calls of their choice, so that none may be taken for whole.
 CUT_FINISHES: Final = frozenset({"length", "content_filter"})
-
-
-def step(state: State, trigger: Trigger) -> State:
-    """Return the next state. A trigger that the table does not have is our own bug: a KeyError."""
-    return TABLE[state][trigger]

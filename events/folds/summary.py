@@ -7,15 +7,16 @@ record caused. The live path passes no events, so a steady text frame costs it o
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from io import StringIO
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ..core import model
-from ..core.json_text import as_list, as_object
+from ..core.json_text import as_list, as_object, joined_surrogates
 from ..core.lifecycle import State
 from ..core.model import Event
 from ..tape.record import NO_KEYS, RECEIVED, Record, speaks
-from .wire import Call, Pieces, Wire
+from .wire import Call, Wire
 
 __all__ = ["Answer", "Markup", "StreamSummary", "Warned"]
 
@@ -115,7 +116,7 @@ class StreamSummary:
         self.longest_pause_us = 0
         #: When the client got the first call that it may run.
         self.handed_us: int | None = None
-        self._said: defaultdict[int, defaultdict[type, Pieces]] = defaultdict(lambda: defaultdict(Pieces))
+        self._said: defaultdict[int, defaultdict[type, StringIO]] = defaultdict(lambda: defaultdict(StringIO))
 
     def take(self, record: Record, wire: Wire, events: Iterable[Event] | None = None) -> None:
         """Add a record, the live state after it, and its events unless only the catalogue's facts are wanted."""
@@ -176,7 +177,7 @@ class StreamSummary:
             if isinstance(event, model.TextPiece | model.CallPiece | model.Finish):
                 said = self._said[event.choice]
                 if isinstance(event, model.TextPiece):
-                    said[type(event)].append(event.text)
+                    said[type(event)].write(event.text)
             if isinstance(event, model.TextPiece | model.CallPiece):
                 self._pause(t)
                 self.last_content_us = t
@@ -203,9 +204,9 @@ class StreamSummary:
 
     def answer(self, choice: int = 0) -> Answer:
         """Return what one choice said."""
-        said: Mapping[type, Pieces] = self._said.get(choice, {})
+        said: Mapping[type, StringIO] = self._said.get(choice, {})
         kinds = model.TextDelta, model.ReasoningDelta, model.RefusalDelta
-        text, reasoning, refusal = (str(said.get(kind, "")) for kind in kinds)
+        text, reasoning, refusal = (joined_surrogates(said[kind].getvalue()) if kind in said else "" for kind in kinds)
         state = self.wire.choices.get(choice)
         return Answer(choice, text, reasoning, refusal, state.finish if state is not None else "")
 

@@ -6,16 +6,17 @@ does not depend on the number of frames; what it keeps, calls with names and arg
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from io import StringIO
 from types import MappingProxyType
 from typing import Any, Final, assert_never, get_args
 
 from ..core import model
 from ..core.json_text import ABSENT, joined_surrogates, parse
-from ..core.lifecycle import State, Trigger, step
+from ..core.lifecycle import TABLE, State, Trigger
 from ..core.limits import KEPT_CHARS_MAX
 from ..core.model import CallEvent, Ending, Event
 
-__all__ = ["SIBLING", "UPSTREAM_CALL", "Call", "Choice", "Pieces", "Wire"]
+__all__ = ["SIBLING", "UPSTREAM_CALL", "Call", "Choice", "Wire"]
 
 #: The ending for the `cause` of an `end` record without a terminator before it. Most endings are a cause by themselves.
 #: We hang up (`closed`) after a terminator that did not hold; `status` is an HTTP status that reports an error.
@@ -36,35 +37,8 @@ SIBLING: Final = "sibling"
 #: The upstream's words for its end.
 _RAN: Final[Mapping[str, Trigger]] = MappingProxyType({"completed": Trigger.RESULT, "failed": Trigger.ERROR_RESULT})
 
-#: A string of one character costs sixty bytes, so arguments that come in small pieces are joined in between.
-_PIECES_JOINED: Final = 1_024
 #: What the objects of a call or a choice cost, in characters, not counting its text.
 _CALL_OR_CHOICE: Final = 1_024
-
-
-class Pieces:
-    """A text that arrives in pieces; `str` joins them."""
-
-    __slots__ = ("_joined", "_pieces")
-
-    def __init__(self) -> None:
-        self._joined: list[str] = []
-        self._pieces: list[str] = []
-
-    def append(self, piece: str) -> None:
-        """Add a piece."""
-        pieces = self._pieces
-        pieces.append(piece)
-        if len(pieces) == _PIECES_JOINED:
-            self._joined.append("".join(pieces))
-            pieces.clear()
-
-    def raw(self) -> str:
-        """Return the text with the halves of characters that were split over pieces."""
-        return "".join([*self._joined, *self._pieces])
-
-    def __str__(self) -> str:
-        return joined_surrogates(self.raw())
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +53,7 @@ class Call:
     custom: bool = False
     #: A part of the call could not be read.
     damaged: bool = False
-    text: Pieces = field(default_factory=Pieces)
+    text: StringIO = field(default_factory=StringIO)
     state: State = State.ANNOUNCED
     #: Of a dropped or malformed call: `length`, `malformed`, `sibling` (of such a one), `unfinished`, or the stream's
     #: ending.
@@ -90,7 +64,7 @@ class Call:
     @property
     def arguments(self) -> str:
         """The arguments so far."""
-        return str(self.text)
+        return joined_surrogates(self.text.getvalue())
 
     @property
     def internal(self) -> bool:
@@ -100,17 +74,17 @@ class Call:
     def valid(self) -> bool:
         """Return whether it could run: it was read completely, has a name, and its arguments are JSON or free text."""
         return bool(self.name and not self.damaged) and (
-            self.custom or parse(self.text.raw().encode("utf-8", "replace")) is not ABSENT
+            self.custom or parse(self.text.getvalue().encode("utf-8", "replace")) is not ABSENT
         )
 
     @property
     def closes_itself(self) -> bool:
         """Whether the arguments show by themselves that they are complete; a number or free text might go on."""
-        return not self.custom and self.text.raw().lstrip()[:1] in ("{", "[")
+        return not self.custom and self.text.getvalue().lstrip()[:1] in ("{", "[")
 
     def move(self, n: int, trigger: Trigger, reason: str = "") -> None:
         """Change the state as the table says, because of record `n`."""
-        self.state = step(self.state, trigger)
+        self.state = TABLE[self.state][trigger]
         self.reason = reason or self.reason
         self.moves.append((n, self.state))
 
@@ -140,8 +114,9 @@ class Wire:
         self.ran: dict[str, Call] = {}
         #: Any text, thought or call has come.
         self.content = False
-        #: The protocol's own terminator has come: a finish for every choice that started.
-        self.finished = False
+        #: Choices without a finish.
+        self.unfinished: dict[int, Choice] = {}
+        #: The protocol's own terminator has come.
         self.terminated = False
         self.error: model.UpstreamError | None = None
         self.flags: dict[str, None] = {}
@@ -155,7 +130,6 @@ class Wire:
         self.handed_over = False
         #: Tools of the upstream's own that are over because the answer is.
         self.unheard: list[Call] = []
-        self._unfinished_choices = 0
         self._left = kept_chars_max
         self._dispatched = False
 
@@ -167,7 +141,7 @@ class Wire:
                 self.content = True
             case model.ToolArgumentsDelta():
                 if self._room(len(event.text)):
-                    self.choice(event.choice).call(event).text.append(event.text)
+                    self.choice(event.choice).call(event).text.write(event.text)
             case model.ToolCallStarted():
                 self._started(event)
             case model.ToolNameDelta():
@@ -213,10 +187,8 @@ class Wire:
         """Return the state of a choice, from its first mention on."""
         choice = self.choices.get(index)
         if choice is None:
-            choice = self.choices[index] = Choice()
+            choice = self.choices[index] = self.unfinished[index] = Choice()
             self._dispatched = True
-            self._unfinished_choices += 1
-            self.finished = False
             self._room(_CALL_OR_CHOICE)
         return choice
 
@@ -231,14 +203,14 @@ class Wire:
         yield from self.ran.values()
 
     @property
-    def unfinished(self) -> list[int]:
-        """Choices without a finish."""
-        return [index for index, choice in self.choices.items() if not choice.finish]
+    def finished(self) -> bool:
+        """Whether the answer is whole: every choice that started has a finish."""
+        return bool(self.choices) and not self.unfinished
 
     @property
     def said_whole(self) -> bool:
         """Whether an answer that ends here lacks nothing but its finish: every call is complete, no own tool runs."""
-        calls = [call for index in self.unfinished for call in self.choices[index].calls.values()]
+        calls = [call for choice in self.unfinished.values() for call in choice.calls.values()]
         runs = any(call.state is State.RUNNING for call in self.ran.values())
         return self.content and not runs and all(call.valid() and call.closes_itself for call in calls)
 
@@ -316,7 +288,7 @@ class Wire:
         choice = self.choice(event.choice)
         if event.reason and not choice.finish:
             choice.finish = event.reason
-            self._unfinished_choices -= 1
+            del self.unfinished[event.choice]
         calls = choice.calls.values()
         malformed = any(call.state is State.MALFORMED for call in calls)
         for call in calls:
@@ -327,6 +299,5 @@ class Wire:
                 self.handed_over = True
             elif call.state is State.ANNOUNCED:
                 call.move(event.n, Trigger.LENGTH, event.reason)
-        self.finished = not self._unfinished_choices
         if self.finished:
             self.unheard += self._drop_running(event.n, "completed")

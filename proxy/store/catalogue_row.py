@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
-from wiretape.events.core.lifecycle import State, Trigger, step
+from wiretape.events.core.lifecycle import TABLE, State, Trigger
 from wiretape.events.emit import Emitter
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.folds.wire import Call
@@ -416,11 +416,11 @@ def fates(
         if first is None:
             fated[call.call] = Fate(State.RUNNING)
         else:
-            state = step(State.RUNNING, Trigger.ERROR_RESULT if first.failed else Trigger.RESULT)
+            state = TABLE[State.RUNNING][Trigger.ERROR_RESULT if first.failed else Trigger.RESULT]
             fated[call.call] = Fate(state, first.stream, _duration_ms(call, first))
     went_on = any(fate.answered_by for fate in fated.values())
     for call in handed:
         late = now_s * _SECOND_US - call.handed_us > ABANDONED_AFTER_S * _SECOND_US
         if not fated[call.call].answered_by and (went_on or late):
-            fated[call.call] = Fate(step(State.RUNNING, Trigger.UNANSWERED))
+            fated[call.call] = Fate(TABLE[State.RUNNING][Trigger.UNANSWERED])
     return fated

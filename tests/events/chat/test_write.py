@@ -50,7 +50,7 @@ def a_call(
 ) -> Call:
     call = Call(0, 0, "call_1", name)
     call.state = state
-    call.text.append(arguments)
+    call.text.write(arguments)
     call.reason = reason
     return call
 

@@ -12,7 +12,7 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, groupby, islice, pairwise
+from itertools import accumulate, groupby, pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -42,9 +42,6 @@ _LAYERS_MAX: Final = 5
 #: thousandfold, and a file may hold a hundred.
 _BODY_BYTES_MAX: Final = 128 * 1024 * 1024
 _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
-#: Text in UTF-16 or UTF-32, which the search cannot read, by its header or its first bytes.
-_WIDE_CHARSET: Final = re.compile(r"charset\s*=\s*\"?utf[-_]?(?:16|32)", re.IGNORECASE)
-_WIDE_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 #: The answer that replaces an unreadable one.
 _INSTEAD: Final = "[unreadable: {unreadable}, {bytes} bytes, sha256 {sha256}]"
@@ -174,9 +171,8 @@ def _decoded(body: _Body, headers: Sequence[tuple[str, str]], bytes_max: int) ->
     kind = next((value.lower() for name, value in headers if name.lower() == "content-type"), "")
     codings = _codings(headers)
     pieces, undone = body.pieces, list[str]()
-    # With a coding in the headers, stop at text; without one, look for the first bytes of a coding.
-    while (codings and not _is_text(pieces)) or (not codings and _unstated(kind, pieces)):
-        coding = codings.pop() if codings else _unstated(kind, pieces)
+    while codings and not _is_text(pieces):
+        coding = codings.pop()
         if len(undone) == _LAYERS_MAX or coding not in CODINGS:
             return body._replace(pieces=pieces, unreadable="coding")
         try:
@@ -186,6 +182,9 @@ def _decoded(body: _Body, headers: Sequence[tuple[str, str]], bytes_max: int) ->
             why = "size" if isinstance(error, LimitError) else "damaged"
             return body._replace(pieces=pieces, unreadable=why)
         undone.append(coding)
+    has_zeros = kind.startswith("text/") and any(b"\0" in piece for piece in pieces)
+    if has_zeros or ("json" in kind and not _is_text(pieces)):  # in UTF-16, or compressed without a header
+        return body._replace(pieces=pieces, unreadable="coding")
     return body._replace(pieces=pieces, undone=", ".join(undone))
 
 
@@ -202,18 +201,6 @@ def _is_text(pieces: Sequence[bytes]) -> bool:
         return not any(_CONTROL.search(piece) or (decoder.decode(piece) and False) for piece in pieces)
     except UnicodeDecodeError:
         return False
-
-
-def _unstated(kind: str, pieces: Sequence[bytes]) -> str:
-    """Return the coding that the content type or the first bytes show, where no header names one."""
-    begins = b"".join(islice((piece[:4] for piece in pieces if piece), 4))
-    if "json" in kind and begins.startswith(b"\x1f\x8b\x08"):
-        return "gzip"
-    if "json" in kind and begins[:1] == b"x" and int.from_bytes(begins[:2], "big") % 31 == 0:
-        return "deflate"
-    has_zeros = b"\0" in begins and ("json" in kind or begins.startswith(_WIDE_MARKS))
-    is_wide = has_zeros or _WIDE_CHARSET.search(kind) is not None
-    return "utf-16" if is_wide and not _is_text(pieces) else ""
 
 
 def _opened(records: Sequence[Record], some: Sequence[_Body], *, numbered: bool) -> list[Record]:

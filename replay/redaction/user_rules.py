@@ -24,38 +24,23 @@ _PROMPT: Final = re.compile(
 #: The look of anything but words; a sentence has blanks.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.:@/+=$#*-]{1,256}")
 #: Members that describe tools, or the form of the answer.
-_TOOLS: Final = frozenset(
-    {
-        "format",
-        "function_call",
-        "functions",
-        "response_format",
-        "text",
-        "toolConfig",
-        "tool_choice",
-        "tool_config",
-        "tools",
-    }
-)
+_TOOLS: Final = frozenset({"format", "function_call", "functions", "response_format", "text", "tool_choice", "tools"})
 #: Their members that contain words at any depth.
 _DESCRIBING: Final = frozenset({"const", "default", "enum", "example", "examples", "input_examples"})
 #: Members whose content a model, a tool or a client made up.
 _FREE: Final = frozenset({"args", "arguments", "input", "metadata", "output", "parameters", "response", "result"})
 #: Members with words of the protocol ...
-_KIND: Final = frozenset(
-    {"detail", "format", "media_type", "mimeType", "mime_type", "model", "object", "role", "status", "ttl", "type"}
-)
+_KIND: Final = frozenset({"detail", "format", "media_type", "model", "object", "role", "status", "ttl", "type"})
 #: ... and settings of one word, at the top of a request or in its tools.
 _SETTINGS: Final = frozenset(
-    {"$id", "$ref", "$schema", "allowedFunctionNames", "allowed_tools", "category", "effort", "encoding_format",
-     "function_call", "include", "keep_alive", "language", "modalities", "mode", "models", "prompt_cache_retention",
-     "quality", "reasoning_effort", "required", "responseMimeType", "response_format", "server_label", "service_tier",
-     "size", "syntax", "threshold", "tool_choice", "truncation", "verbosity", "voice"}
+    {"$ref", "$schema", "allowed_tools", "effort", "function_call", "include", "modalities", "mode",
+     "prompt_cache_retention", "quality", "reasoning_effort", "required", "response_format", "server_label",
+     "service_tier", "size", "syntax", "tool_choice", "truncation", "verbosity", "voice"}
 )  # fmt: skip
 _ID: Final = re.compile(r"(?:^|_)ids?$|[a-z]Ids?$")
 _OF_A_PERSON: Final = re.compile(r"(?i)user|customer|person|account|client|external")
 #: Members that hold the name of a tool next to its input ...
-_CALLS: Final = frozenset({"custom", "function", "functionCall", "functionResponse", "function_call"})
+_CALLS: Final = frozenset({"custom", "function", "function_call"})
 #: ... and lists whose elements are calls, if they have a name at all.
 _LISTS_OF_CALLS: Final = frozenset({"content", "input"})
 

@@ -6,13 +6,12 @@ Earlier versions could move long lines of a sealed tape to files of their own: `
 
 import base64
 import hashlib
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from secrets import token_hex
 from stat import S_IMODE
-from tempfile import mkstemp
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core import json_text
@@ -122,23 +121,15 @@ def write_whole(out: Path, data: bytes) -> None:
     if target.exists() and not target.is_file():
         target.write_bytes(data)
         return
-    mode = target.stat().st_mode if target.exists() else None
-    handle, name = mkstemp(prefix=".", suffix=".new", dir=target.parent)
-    unfinished = Path(name)
+    unfinished = target.with_name(f".{token_hex(8)}.new")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        unfinished.chmod(S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
+        unfinished.touch(0o600 if target.exists() else 0o666)
+        unfinished.write_bytes(data)
+        if target.exists():
+            unfinished.chmod(S_IMODE(target.stat().st_mode))
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """Return the umask, which cannot be read without setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 # -- blobs ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import os
 import platform
-import re
 import resource
 import sys
 import tempfile
@@ -19,7 +18,7 @@ import trio
 
 from .document import put
 from .proxy_bars import Figures, bars, report, verdicts
-from .proxy_idle import IDLE_KEEPALIVE_S, Idle, descriptors_max, idle
+from .proxy_idle import DESCRIPTORS_A_STREAM, IDLE_KEEPALIVE_S, Idle, idle
 from .proxy_parties import CACHE, CASES, MANY, Case, Party, Run, medians, quiet_upstream, run, started, upstream
 
 _PROXIES: Final = ("wiretape", "floor", "relay", "litellm")
@@ -69,7 +68,8 @@ def _measured(names: list[str], cases: list[str], turns: int, data: Path) -> Fig
             assert ours is not None
             runs["wiretape", case] = _said("wiretape", case, run(MANY[case], ours))
             if case == "200 streams":
-                peak = _peak_mb(ours)
+                status = Path(f"/proc/{ours.pid}/status").read_text(encoding="utf-8")
+                peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
     silent = _idle(data / "idle") if "idle" in cases and "wiretape" in names else None
     return Figures(runs, peak, silent)
 
@@ -89,18 +89,11 @@ def _idle(data: Path) -> Idle:
     """Measure idle streams in a new process, without the memory that a flood leaves."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    streams = descriptors_max(hard)
+    streams = hard // DESCRIPTORS_A_STREAM
     sys.stderr.write(f"idle: {streams:,} streams\n")
     settings: dict[str, Any] = {"streams_max": streams + _SPARE, "keepalive_s": IDLE_KEEPALIVE_S}
     with quiet_upstream() as quiet, started("wiretape", data, to=quiet.port, **settings) as party:
         return trio.run(idle, party, streams)
-
-
-def _peak_mb(party: Party) -> float:
-    status = Path(f"/proc/{party.pid}/status").read_text(encoding="utf-8")
-    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
-    assert found is not None
-    return int(found[1]) * 1024 / 1e6
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from wiretape.replay.playback.server import listening
 from .proxy_parties import Party
 
 #: Of the proxy, a stream: the client's socket, the upstream's, the tape; and one to spare for what lives shorter.
-_DESCRIPTORS_A_STREAM: Final = 4
+DESCRIPTORS_A_STREAM: Final = 4
 
 #: Opened, closed and left to rest before anything is counted, so that what is made once is not shared out.
 _WARM: Final = 200
@@ -51,11 +51,6 @@ class Idle(NamedTuple):
     #: Of one core, over those seconds in which no keepalive comment came.
     quiet_share: float
     quiet_s: int
-
-
-def descriptors_max(limit: int) -> int:
-    """How many streams a proxy can hold under this limit."""
-    return limit // _DESCRIPTORS_A_STREAM
 
 
 async def idle(party: Party, streams: int) -> Idle:

@@ -1,6 +1,5 @@
 """The processes of a benchmark, and the yardstick's work: its four cases and our two, each one run of load.py."""
 
-import contextlib
 import json
 import os
 import signal
@@ -11,6 +10,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
@@ -18,6 +18,8 @@ ROOT: Final = Path(__file__).parents[2]
 #: Environments that the Makefile creates.
 CACHE: Final = ROOT / ".cache/bench"
 _YARDSTICK: Final = Path(__file__).parent / "yardstick"
+#: With the dependencies of upstream.py and load.py.
+_RELAY_PYTHON: Final = str(CACHE / "relay/bin/python")
 
 #: relay.py and litellm.yaml name it.
 UPSTREAM_PORT: Final = 9100
@@ -36,31 +38,21 @@ class Party(NamedTuple):
     pid: int
 
 
-def relay_python() -> str:
-    """Return the interpreter with the dependencies of upstream.py and load.py."""
-    return str(CACHE / "relay/bin/python")
-
-
-@contextlib.contextmanager
-def upstream() -> Generator[Party]:
+def upstream() -> AbstractContextManager[Party]:
     """Run the yardstick's upstream."""
-    command = [relay_python(), str(_YARDSTICK / "upstream.py"), str(UPSTREAM_PORT)]
-    with _running("direct", UPSTREAM_PORT, command) as party:
-        yield party
+    command = [_RELAY_PYTHON, str(_YARDSTICK / "upstream.py"), str(UPSTREAM_PORT)]
+    return _running("direct", UPSTREAM_PORT, command)
 
 
-@contextlib.contextmanager
-def quiet_upstream() -> Generator[Party]:
+def quiet_upstream() -> AbstractContextManager[Party]:
     """Run an upstream that sends one frame per stream and then nothing."""
     command = [sys.executable, "-m", "tests.bench.proxy_idle", str(_QUIET_PORT)]
-    with _running("quiet upstream", _QUIET_PORT, command, {"PYTHONPATH": str(ROOT)}) as party:
-        yield party
+    return _running("quiet upstream", _QUIET_PORT, command, {"PYTHONPATH": str(ROOT)})
 
 
-@contextlib.contextmanager
 def started(
     name: str, data: Path, *, to: int = UPSTREAM_PORT, source: Path | None = None, **settings: object
-) -> Generator[Party]:
+) -> AbstractContextManager[Party]:
     """Run one proxy in front of the upstream at `to`; `source` holds another commit of Wiretape (see against.py)."""
     match name:
         case "wiretape":
@@ -70,24 +62,22 @@ def started(
                 environ["PYTHONPATH"] = str(source)
                 wiretape = [sys.executable, "-c", _entry_point(source)]
             serve = [*wiretape, "serve", "--port", "9300", "--data", str(data)]
-            running = _running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1"], environ)
+            return _running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1"], environ)
         case "floor":
             floor = [sys.executable, "-m", "tests.bench.floor", "9207"]
-            running = _running(name, 9207, floor, {"PYTHONPATH": str(ROOT)})
+            return _running(name, 9207, floor, {"PYTHONPATH": str(ROOT)})
         case "relay":
             uvicorn = [str(CACHE / "relay/bin/uvicorn"), "relay:app", "--port", "9206", "--log-level", "warning"]
-            running = _running(name, 9206, uvicorn)
+            return _running(name, 9206, uvicorn)
         case "litellm":
             litellm = [str(CACHE / "litellm/bin/litellm"), "--config", "litellm.yaml", "--port", "9203"]
             weak = {
                 "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
                 "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             }
-            running = _running(name, 9203, litellm, weak)
+            return _running(name, 9203, litellm, weak)
         case _:
             raise ValueError(f"unknown proxy {name}")
-    with running as party:
-        yield party
 
 
 def _entry_point(source: Path) -> str:
@@ -97,7 +87,7 @@ def _entry_point(source: Path) -> str:
     return f"import sys; from {module} import {function} as main; sys.exit(main())"
 
 
-@contextlib.contextmanager
+@contextmanager
 def _running(
     name: str, port: int, command: Sequence[str], environ: Mapping[str, str] | None = None
 ) -> Generator[Party]:
@@ -135,8 +125,6 @@ def _answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
-
-_LOAD: Final = Path(__file__).parent / "yardstick/load.py"
 
 #: What upstream.py adds to the frames that are asked for: the role, the finish, [DONE].
 _FRAMES_AROUND: Final = 3
@@ -182,7 +170,7 @@ class Run(NamedTuple):
 
 def run(case: Case, party: Party) -> Run:
     """Run one case against one party."""
-    command = [relay_python(), str(_LOAD), str(party.port), "/v1/chat/completions", case.model]
+    command = [_RELAY_PYTHON, str(_YARDSTICK / "load.py"), str(party.port), "/v1/chat/completions", case.model]
     command += [str(case.streams), str(case.at_once), str(party.pid)]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     due = case.streams * (case.frames + _FRAMES_AROUND)

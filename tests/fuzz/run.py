@@ -96,18 +96,14 @@ def table(results: list[Result]) -> str:
     return "\n".join([BEGIN, "", head, "|---|---|---|---|---|---|---|---|---|", *rows])
 
 
-def stored() -> list[Result]:
-    """What the last run of each target came to."""
-    paths = [WORK / f"{target}.json" for target in TARGETS]
-    return [Result(*json.loads(path.read_text(encoding="utf-8"))) for path in paths if path.exists()]
-
-
 def report() -> None:
-    """Everything from the mark to the next heading of docs/internals/fuzz.md is replaced."""
+    """Write the last run of each target to docs/internals/fuzz.md, from the mark to the next heading."""
+    last = [WORK / f"{target}.json" for target in TARGETS]
+    results = [Result(*json.loads(path.read_text(encoding="utf-8"))) for path in last if path.exists()]
     path = ROOT / "docs/internals/fuzz.md"
     head, _, tail = path.read_text(encoding="utf-8").partition(BEGIN)
     _, heading, tail = tail.partition("\n## ")
-    path.write_text(f"{head}{table(stored())}\n{heading and chr(10) + '## '}{tail}", encoding="utf-8")
+    path.write_text(f"{head}{table(results)}\n{heading and chr(10) + '## '}{tail}", encoding="utf-8")
 
 
 def main() -> int:

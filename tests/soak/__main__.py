@@ -32,7 +32,6 @@ _SETTLE_S: Final = 30.0
 class Sample(NamedTuple):
     """One look at the proxy's process. Connections to the upstream that wait for a request are not counted."""
 
-    at: float
     rss_mb: float
     descriptors: int
     tasks: int
@@ -110,7 +109,7 @@ class Soak:
     def _look(self, pid: int) -> Sample:
         rss_kb = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").partition("VmRSS:")[2].split()[0]
         descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir())) - self._upstream.open
-        return Sample(trio.current_time(), int(rss_kb) * 1024 / 1e6, descriptors, self._tasks)
+        return Sample(int(rss_kb) * 1024 / 1e6, descriptors, self._tasks)
 
     async def _rested(self, pid: int) -> Sample:
         """Return a sample once descriptors and tasks have not fallen for eight seconds, or the time is up."""

@@ -11,11 +11,17 @@ from typing import Any, Final, NamedTuple
 
 _POLL_S: Final = 0.05
 
-#: A command for agents whose tool is a shell: it writes down what it is run with.
-RECORD: Final = """#!/bin/sh
+_RECORD: Final = """#!/bin/sh
 printf '%s\\n' "$*" >> {record}
 echo 18 degrees
 """
+
+
+def write_record(folder: str, record: str) -> None:
+    """Write a command for agents whose tool is a shell: it appends its arguments to the file `record`."""
+    command = Path(folder) / "record"
+    command.write_text(_RECORD.format(record=record), encoding="utf-8")
+    command.chmod(0o755)
 
 
 class Done(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ..processes import PYTHONS, environment
 from ..servers import hermes_configuration
-from .command import RECORD, Done, failed, failure, run
+from .command import Done, failed, failure, run, write_record
 from .lines import serve, turn
 
 _HERMES: Final = PYTHONS["hermes"].with_name("hermes")
@@ -22,9 +22,7 @@ def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> dict[str,
         home.mkdir()
         configuration = hermes_configuration(asked["model"], asked["base_url"], asked["key"], Path(folder))
         (home / "config.yaml").write_text(configuration, encoding="utf-8")
-        command = Path(folder) / "record"
-        command.write_text(RECORD.format(record=asked["record"]), encoding="utf-8")
-        command.chmod(0o755)
+        write_record(folder, asked["record"])
         options = ["--provider", "custom", "-m", asked["model"], "-t", "terminal", "--yolo", "--ignore-rules"]
         env = environment(HERMES_HOME=str(home), HOME=folder)
         done = run([_HERMES, "chat", "-Q", "-q", asked["prompt"], *options], env, asked, folder)

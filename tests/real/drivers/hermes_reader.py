@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from ..frames import progress
-from .lines import converse, serve, tool_of, turn
+from .lines import add_to_call, converse, serve, tool_of, turn
 
 
 def _once(client: httpx.Client, asked: dict[str, Any], turns: list[Any], messages: list[Any]) -> None:
@@ -30,12 +30,10 @@ def _once(client: httpx.Client, asked: dict[str, Any], turns: list[Any], message
             now["finish"] += choice["finish_reason"] or ""
             deltas: list[Any] = choice["delta"].get("tool_calls") or []
             for delta in deltas:
-                while len(now["calls"]) <= delta["index"]:
-                    now["calls"].append(["", "", ""])
-                call = now["calls"][delta["index"]]
-                call[0] += delta.get("id") or ""
-                call[1] += delta["function"].get("name") or ""
-                call[2] += delta["function"].get("arguments") or ""
+                function = delta["function"]
+                add_to_call(
+                    now["calls"], delta["index"], delta.get("id"), function.get("name"), function.get("arguments")
+                )
 
 
 def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:

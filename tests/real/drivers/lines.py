@@ -68,6 +68,13 @@ def turn(text: str | None, calls: list[Any], finish: str | None, usage: list[int
     return {"text": text, "calls": calls, "finish": finish, "usage": usage}
 
 
+def add_to_call(calls: list[Any], index: int, *parts: str | None) -> None:
+    """Append pieces of id, name and arguments, as every tutorial does, so that an id or a name sent twice shows."""
+    while len(calls) <= index:
+        calls.append(["", "", ""])
+    calls[index] = [before + (part or "") for before, part in zip(calls[index], parts, strict=True)]
+
+
 def error(failure: BaseException) -> dict[str, Any]:
     """Return an exception of a client built on the openai SDK as a line."""
     response = getattr(failure, "response", None)

@@ -4,7 +4,7 @@ from typing import Any
 
 import openai
 
-from .lines import converse, retries, serve, tool_of, turn
+from .lines import add_to_call, converse, retries, serve, tool_of, turn
 
 
 def _options(asked: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
@@ -24,7 +24,6 @@ def _usage(usage: Any) -> list[int] | None:
 
 
 def _loop(client: openai.OpenAI, options: dict[str, Any], turns: list[Any]) -> None:
-    """Append everything, as every tutorial does, so that an id or a name sent twice shows."""
     turns.append(turn("", [], "", None))
     now = turns[-1]
     for chunk in client.chat.completions.create(stream=True, **options):
@@ -33,13 +32,9 @@ def _loop(client: openai.OpenAI, options: dict[str, Any], turns: list[Any]) -> N
             now["text"] += choice.delta.content or ""
             now["finish"] += choice.finish_reason or ""
             for delta in choice.delta.tool_calls or []:
-                while len(now["calls"]) <= delta.index:
-                    now["calls"].append(["", "", ""])
-                call = now["calls"][delta.index]
-                call[0] += delta.id or ""
-                if delta.function is not None:
-                    call[1] += delta.function.name or ""
-                    call[2] += delta.function.arguments or ""
+                function = delta.function
+                pieces = (function.name, function.arguments) if function is not None else (None, None)
+                add_to_call(now["calls"], delta.index, delta.id, *pieces)
 
 
 def _helper(client: openai.OpenAI, options: dict[str, Any], turns: list[Any]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..processes import OPENCODE, environment
-from .command import RECORD, failed, failure, run
+from .command import failed, failure, run, write_record
 from .lines import serve, turn
 
 #: It asks again for ever where a connection breaks; an answer takes 7 s on a busy machine.
@@ -38,9 +38,7 @@ def answer(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> dict[str,
     """Run it once."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "opencode.json").write_text(_configuration(asked), encoding="utf-8")
-        command = Path(folder) / "record"
-        command.write_text(RECORD.format(record=asked["record"] or "ran"), encoding="utf-8")
-        command.chmod(0o755)
+        write_record(folder, asked["record"] or "ran")
         env = environment(
             OPENCODE_DISABLE_MODELS_FETCH="1", XDG_DATA_HOME=f"{folder}/data", XDG_CONFIG_HOME=f"{folder}/c"
         )

@@ -23,7 +23,6 @@ __all__ = [
     "Canonical",
     "Reading",
     "canonical",
-    "exact",
     "exact_key_of",
     "fits",
     "key_of",
@@ -104,13 +103,6 @@ def canonical(method: str, path: str, body: bytes, reading: Reading = "settled")
     else:
         form = _plain(value)
     return Canonical(_with_path(method, path, form), tuple(reader.ids), frozenset(reader.answers))
-
-
-def exact(method: str, path: str, body: bytes) -> dict[str, Any]:
-    """Return a form in which only white space and the order of JSON members do not count."""
-    value = _parsed(body)
-    form = {"sha256": hashlib.sha256(body).hexdigest()} if value is ABSENT else _plain(value)
-    return _with_path(method, path, form)
 
 
 def route_of(method: str, path: str) -> str:

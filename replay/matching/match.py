@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import as_list, as_object, dumps
+from wiretape.events.core.json_text import as_list, as_object, dumps, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
@@ -27,7 +27,6 @@ from .key import (
     IDS,
     Canonical,
     canonical,
-    exact,
     exact_key_of,
     fits,
     key_of,
@@ -176,11 +175,6 @@ class ComparedRequest:
     def plain(self) -> Canonical:
         """The same with volatile values, which distinguish requests with one key."""
         return canonical(*self.place, self.body, "plain")
-
-    @cached_property
-    def exact(self) -> dict[str, Any]:
-        """The form in which everything counts."""
-        return exact(*self.place, self.body)
 
     @cached_property
     def _text(self) -> str:
@@ -438,7 +432,8 @@ class Deck:
         found = _differences(recorded.canonical, other.canonical)
         if found or not any(self._unlike(place, sent)):
             return found
-        return _differences(recorded.plain.value, other.plain.value) or _differences(recorded.exact, other.exact)
+        volatile = _differences(recorded.plain.value, other.plain.value)
+        return volatile or _differences(parse(recorded.body), parse(other.body))  # ids, which all forms number
 
 
 def _differences(a: Any, b: Any) -> list[Drift]:

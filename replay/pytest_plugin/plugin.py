@@ -59,24 +59,8 @@ class _State:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        #: All tests, also those that are deselected.
-        self.collected: list[pytest.Item] = []
         self.thread: Thread | None = None
         self.numbers = count(1)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(
-        self, session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
-        """Add a failing test if a run of whole folders has unused tapes; last, because plugins expect functions."""
-        whole = all((config.invocation_params.dir / argument).is_dir() for argument in config.args)
-        if whole and (config.getoption("tape_check_unused") or config.getini("tape_check_unused")):
-            from .plan import files_of, unused
-
-            if files := unused((item.path, files_of(item) if _asks(item) else ()) for item in self.collected):
-                check: _Unused = _Unused.from_parent(session, name="unused tapes")  # pyright: ignore[reportUnknownMemberType] - untyped
-                check.files = files
-                items.append(check)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect notes, also from the workers of xdist, whose reports arrive as JSON."""
@@ -189,10 +173,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Look at all tests, before any of them is deselected."""
-    config.stash[_STATE].collected = [*items]
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Add a failing test if a run of whole folders has unused tapes; last, because plugins expect functions."""
+    collected = [*items]  # also tests that are deselected
+    yield
+    whole = all((config.invocation_params.dir / argument).is_dir() for argument in config.args)
+    if whole and (config.getoption("tape_check_unused") or config.getini("tape_check_unused")):
+        from .plan import files_of, unused
+
+        if files := unused((item.path, files_of(item) if _asks(item) else ()) for item in collected):
+            check: _Unused = _Unused.from_parent(session, name="unused tapes")  # pyright: ignore[reportUnknownMemberType] - untyped
+            check.files = files
+            items.append(check)
 
 
 class _Unused(pytest.Item):

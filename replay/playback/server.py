@@ -155,10 +155,10 @@ class _Reader:
 
 
 class Upstream:
-    """Serves any number of connections; `seen` has every request.
+    """Serves any number of connections.
 
     `say` gets a line for bytes that are no request, and for our own bugs, which end only their connection; without it,
-    bugs are raised. `ended` gets each finished response.
+    bugs are raised, and `seen` has every request. `ended` gets each finished response.
     """
 
     def __init__(
@@ -179,7 +179,8 @@ class Upstream:
         try:
             while (request := await reader.request()) is not None:
                 served = Served(request)
-                self.seen.append(served)
+                if self._say is None:  # a server that runs for weeks must not keep its requests
+                    self.seen.append(served)
                 if not await self._answer(stream, reader, served):
                     return
         except _RefusedError as error:

@@ -154,8 +154,6 @@ class Thread:
         return choose(stripped(request))
 
     async def _close(self, test: str) -> None:
-        prefix = b"/t/%b/" % test.encode()
-        self._upstream.seen[:] = [each for each in self._upstream.seen if not each.request.target.startswith(prefix)]
         for scope, last in list(self._connections.items()):
             if last == test:
                 scope.cancel()

@@ -155,6 +155,12 @@ async def test_invalid_requests_are_refused_with_a_line(case: str, autojump_cloc
     assert upstream.seen == []
 
 
+async def test_server_that_reports_lines_keeps_no_requests(autojump_clock: MockClock) -> None:
+    upstream = Upstream(lambda _: json_answer(b"{}"), say=print)
+    assert (await said_by(upstream, GET)).startswith(b"HTTP/1.1 200 ")
+    assert upstream.seen == []
+
+
 @given(sent=st.binary(max_size=40), at=st.integers(0, len(POST)))
 def test_any_bytes_are_answered_or_refused(sent: bytes, at: int) -> None:
     lines: list[str] = []

@@ -107,6 +107,7 @@ def checked(root: Path, answers: Collection[Answer]) -> dict[str, str]:
         assert [record.kind for record in records].count("end") == 1, name
         assert records[-1].kind == "end", name
         endings[name] = records[-1].keys["ending"]
+        assert endings[name] != "internal" or "log_failure" in records[-1].keys["flags"]
     for answered in answers:
         stream = (answered.header(b"x-wiretape-stream") or b"").decode()
         if answered.status == 200 and stream in found:

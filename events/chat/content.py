@@ -16,7 +16,7 @@ from ..core.limits import (
     THINK_HEAD_CHARS_MAX,
 )
 from ..core.model import Event, ForeignFrame
-from ..core.settings import Facts, Settings
+from ..emission.dialect import Context
 from .chunk import CALL_KEYS, Draft, chunk
 from .tool_calls import Calls
 
@@ -25,15 +25,13 @@ __all__ = ["Choices", "Retold", "Think"]
 #: Finishes, and other dialects' words for them; any other word is not a finish but a failure (Q44).
 _FINISHES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        word: finish
-        for finish, words in (
-            ("stop", ("complete", "end_turn", "eos", "eos_token", "stop_sequence")),
-            ("length", ("max_output_tokens", "max_tokens", "model_context_window_exceeded", "model_length")),
-            ("tool_calls", ("tool_call", "tool_use")),
-            ("content_filter", ("blocklist", "prohibited_content", "recitation", "refusal", "safety", "sensitive")),
-            ("function_call", ()),
-        )
-        for word in (finish, *words)
+        **{word: word for word in ("stop", "length", "tool_calls", "content_filter", "function_call")},
+        **dict.fromkeys(("complete", "end_turn", "eos", "eos_token", "stop_sequence"), "stop"),
+        **dict.fromkeys(("max_output_tokens", "max_tokens", "model_context_window_exceeded", "model_length"), "length"),
+        **dict.fromkeys(("tool_call", "tool_use"), "tool_calls"),
+        **dict.fromkeys(
+            ("blocklist", "prohibited_content", "recitation", "refusal", "safety", "sensitive"), "content_filter"
+        ),
     }
 )
 _REASONING_NAMES: Final = ("reasoning_content", "reasoning")
@@ -72,14 +70,13 @@ class Think:
         text, self._held = self._held + text, ""
         if not self._inside:
             head = text.lstrip()
-            self._inside = head.startswith(_OPENING)
-            if not self._inside:
+            if not head.startswith(_OPENING):
                 if not last and _OPENING.startswith(head) and len(text) <= THINK_HEAD_CHARS_MAX:
                     self._held = text
                     return "", ""
                 self.over = True
                 return "", text
-            text = head[len(_OPENING) :]
+            self._inside, text = True, head[len(_OPENING) :]
         thought, closing, answer = text.partition(_CLOSING)
         self.over = last or bool(closing)
         if not self.over:
@@ -141,13 +138,12 @@ class _Choice:
 class Choices:
     """The choices of one attempt; `repair` takes its chunks in order."""
 
-    def __init__(self, facts: Facts, settings: Settings, stream_id: str) -> None:
-        self._facts = facts
-        self._settings = settings
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._settings = context.settings
         self._thought_name, self._other_name = (
-            reversed(_REASONING_NAMES) if settings.reasoning == "reasoning" else _REASONING_NAMES
+            reversed(_REASONING_NAMES) if context.settings.reasoning == "reasoning" else _REASONING_NAMES
         )
-        self._stream_id = stream_id
         self._ids: set[str] = set()
         self._choices: dict[int, _Choice] = {}
         self._merged: set[int] = set()
@@ -185,7 +181,6 @@ class Choices:
                 self._choice(draft, ("choices", place), choice, place)
             else:
                 draft.drop("choice_not_object", ("choices",), place)
-                draft.unique = True
 
     def held(self, head: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return chunks with what was held as half a tag, since no more text comes."""
@@ -206,11 +201,10 @@ class Choices:
             number = 0
         if index != number or type(index) is not int:
             draft.set("choice_index", path, "index", number)
-            draft.unique = True
         choice = self._choices.get(number)
         first = choice is None
         if choice is None:
-            calls = Calls(number, self._stream_id, self._facts.tools, self._ids)
+            calls = Calls(number, self._context, self._ids)
             choice = self._choices[number] = _Choice(number, calls, Think() if self._settings.think else None)
         choice.said = ""
         missed: list[Any] = []
@@ -228,7 +222,6 @@ class Choices:
             self._delta(draft, (*path, "delta"), delta, choice)
         else:  # Q47
             draft.set("delta_missing", path, "delta", {"role": "assistant"} if first else {})
-            draft.unique = True
         if missed:
             choice.calls.missed(draft, missed)
         self._finish(draft, path, given, choice, merged=merged)
@@ -240,7 +233,7 @@ class Choices:
     def _is_part_of_first(self, number: int, delta: Any) -> bool:
         """Return whether the calls of the one answer that was requested come as a choice of their own (Q27)."""
         first = self._choices.get(0)
-        if self._facts.choices != 1 or number == 0 or first is None or first.finish or first.calls.known:
+        if self._context.facts.choices != 1 or number == 0 or first is None or first.finish or first.calls.known:
             return False
         return is_object(delta) and bool(delta.get("tool_calls")) and not delta.get("content")
 

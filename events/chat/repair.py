@@ -6,8 +6,7 @@ index), so one `Repair` follows one attempt. It never raises on upstream data.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from ..core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
@@ -34,8 +33,6 @@ __all__ = ["Chat", "Repair"]
 _TERMINATOR: Final = b"[DONE]"
 #: Top-level lists that Perplexity repeats on every chunk (Q87).
 _SENT_ONCE: Final = ("citations", "search_results")
-#: Members of a chunk that may be missing if they would be empty.
-_ABSENT_MEANS: Final[Mapping[str, Any]] = MappingProxyType({"created": 0, "model": ""})
 #: The SSE field of llama.cpp through 2025 and GPUStack (Q92); every SDK silently ignores such a line.
 _ERROR_FIELD: Final = re.compile(rb"(?:^(?:\xef\xbb\xbf)?|[\r\n])error: ?(\{[^\r\n]*\})")
 #: A block of nothing but comments and fields that dispatch nothing.
@@ -59,12 +56,11 @@ class Repair:
     """The reader of one attempt."""
 
     def __init__(self, context: Context) -> None:
-        settings, facts = context.settings, context.facts
         self._context = context
         self._ledger = context.ledger
         #: What every chunk repeats, from the first one that contains it.
         self._envelope = envelope()
-        self._choices = Choices(facts, settings, context.stream_id)
+        self._choices = Choices(context)
         #: An agent's id of a call to ours: for one answer it asks its model many times, and some providers count their
         #: calls from 0 each time.
         self._agent_ids: dict[str, str] = {}
@@ -79,9 +75,9 @@ class Repair:
         self._said = False
         #: Some bytes of the frame under repair were not UTF-8.
         self._garbled = False
-        self._hermes = settings.hermes
+        self._hermes = context.settings.hermes
         #: The same chunk may mean something else when it comes again.
-        self._unusual = settings.cumulative or settings.hermes
+        self._unusual = context.settings.cumulative or self._hermes
 
     # -- what the engine calls ----------------------------------------------------------------------------------------
 
@@ -212,19 +208,19 @@ class Repair:
         choices: list[Any] = draft.value["choices"]
         self._repair_envelope(draft)
         self._choices.repair(draft)
-        says = (bool(self._waiting) or not self._said) and _delivers(choices)
+        others_wait = bool(self._waiting)
+        says = (others_wait or not self._said) and _delivers(choices)
         self._said = self._said or says
         if self._garbled:
             self._choices.garbled(draft)
         if self._hermes:
             self._look_for_retries(draft)
-        undecided = not (draft.finished or draft.failure) and (bool(draft.seeds) or (bool(self._waiting) and not says))
-        if undecided and len(self._waiting) < CHUNKS_WAITING_MAX:
-            waiting_bytes = sum(len(one.out.payload or b"") for one in (*self._waiting, draft))
-            if waiting_bytes <= UNDELIVERED_BYTES_MAX:
-                self._waiting.append(draft)
-                return []
-        return [*self._release(), *self._settled(draft)] if self._waiting else self._settled(draft)
+        self._waiting.append(draft)
+        if draft.finished or draft.failure or not (draft.seeds or (others_wait and not says)):
+            return self._release()
+        waiting_bytes = sum(len(one.out.payload or b"") for one in self._waiting)
+        full = len(self._waiting) > CHUNKS_WAITING_MAX or waiting_bytes > UNDELIVERED_BYTES_MAX
+        return self._release() if full else []
 
     def _look_for_retries(self, draft: Draft) -> None:
         """Note text that comes again; it is not changed, because a text may well repeat itself."""
@@ -235,26 +231,24 @@ class Repair:
                 draft.events.append(ForeignFrame(n=draft.n, why="text_repeated"))
 
     def _release(self) -> list[Step]:
+        """Return the steps of the chunks that are waiting, and those of our own frames around them."""
         waiting, self._waiting = self._waiting, []
-        return [step for draft in waiting for step in self._settled(draft)]
-
-    def _settled(self, draft: Draft) -> list[Step]:
-        """Return the steps of a chunk, and those of our own frames around it."""
-        n = draft.n
-        for settle in draft.seeds:
-            settle()
-        more = draft.unique or draft.before or draft.after or draft.flags or draft.failure or draft.events
-        plain = not (self._unusual or more) and len(draft.value["choices"]) == 1
-        for flag in draft.flags:
-            self._ledger.enter(n, flag)
-        if draft.edits:
-            draft.out.edit(list(draft.edits.values()))
-        steps = [self._step(out) for out in draft.before]
-        steps.append(self._step(draft.out, draft.events, plain=plain))
-        steps += [self._step(out) for out in draft.after]
-        if draft.failure:
-            message = f"the upstream ended the answer with finish_reason {draft.failure!r}"
-            steps += self._failed(Out(n, _error(message, "finish_error"), repair="finish_failure"))
+        steps: list[Step] = []
+        for draft in waiting:
+            for settle in draft.seeds:
+                settle()
+            more = draft.unique or draft.before or draft.after or draft.flags or draft.failure or draft.events
+            plain = not (self._unusual or more) and len(draft.value["choices"]) == 1
+            for flag in draft.flags:
+                self._ledger.enter(draft.n, flag)
+            if draft.edits:
+                draft.out.edit(list(draft.edits.values()))
+            steps += [self._step(out) for out in draft.before]
+            steps.append(self._step(draft.out, draft.events, plain=plain))
+            steps += [self._step(out) for out in draft.after]
+            if draft.failure:
+                message = f"the upstream ended the answer with finish_reason {draft.failure!r}"
+                steps += self._failed(Out(draft.n, _error(message, "finish_error"), repair="finish_failure"))
         return steps
 
     def _step(self, out: Out, extra: Sequence[Event] = (), *, plain: bool = False) -> Step:
@@ -277,8 +271,8 @@ class Repair:
         value = draft.value
         if not all(self._envelope.values()):
             self._settle_envelope(value)
-        for key, settled in self._envelope.items():  # Q52 to Q55, Q57
-            given = value.get(key, _ABSENT_MEANS.get(key))
+        for key, settled in self._envelope.items():  # Q52 to Q55, Q57; empty members may be missing
+            given = value.get(key, None if settled else settled)
             if given != settled or type(given) is not type(settled):
                 draft.set(key, (), key, settled)
         for key in _SENT_ONCE:
@@ -372,16 +366,14 @@ class Repair:
         if not _delivers(choices):
             same = error == value
             return self._failed(out if same else Out(n, error, came=out.came, repair="error_shape"), usage)
-        open_ended = [
-            {**choice, "finish_reason": None, "finishReason": None} if is_object(choice) else choice
-            for choice in choices
-        ]
-        draft = Draft({**value, "choices": open_ended}, self._envelope, out)
+        draft = Draft({**value, "choices": [*choices]}, self._envelope, out)
         if "error" in value:
             draft.drop("error_apart", (), "error")
         for place, choice in enumerate(choices):
-            if is_object(choice) and choice.get("finish_reason", "") is not None:
-                draft.set("error_apart", ("choices", place), "finish_reason", None)
+            if is_object(choice):
+                draft.value["choices"][place] = {**choice, "finish_reason": None, "finishReason": None}
+                if choice.get("finish_reason", "") is not None:
+                    draft.set("error_apart", ("choices", place), "finish_reason", None)
         return [*self._chunk(draft), *self._failed(Out(n, error, repair="error_apart"), usage)]
 
     def _instead(self, n: int, repair: str, answer: dict[str, Any]) -> list[Step]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ..core.json_text import Path, as_list, as_object, is_list, is_object
 from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
+from ..emission.dialect import Context
 from .chunk import CALL_KEYS, LEGACY_CALL, Draft, Entry, KnownCall, call_delta
 
 __all__ = ["Calls"]
@@ -26,13 +27,12 @@ _REPEATED_CHARS_MIN: Final = 8
 class Calls:
     """The calls of one choice."""
 
-    def __init__(self, choice: int, stream_id: str, tools: frozenset[str], ids: set[str]) -> None:
+    def __init__(self, choice: int, context: Context, ids: set[str]) -> None:
         self.known: list[KnownCall] = []
         #: The `function_call` of this choice, which has a name once it has come (Q29).
         self.legacy = KnownCall(LEGACY_CALL)
         self._choice = choice
-        self._stream_id = stream_id
-        self._tools = tools
+        self._context = context
         self._ids = ids
         self._by_index: dict[int, KnownCall] = {}
         self._by_id: dict[str, KnownCall] = {}
@@ -89,28 +89,25 @@ class Calls:
         `lost` means that an unreadable frame may have been about a call that nothing else mentions.
         """
         for call in self.all:
-            if (call.announced and not call.custom) or call is self.legacy:  # the input of a custom tool may be empty
-                self._close(draft, call)
+            if call is not self.legacy and (call.custom or not call.announced):  # a custom tool's input may be empty
+                continue
+            same = call.followed_by  # which has arguments, perhaps those of this one
+            theirs = same and same.has_arguments and not (same.supplied or same.head.strip() == _SEED)
+            if call.has_arguments:
+                if call.head[:1] != "{":
+                    draft.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
+            elif call.damaged or theirs or (call is self.legacy and self.announced):  # perhaps under its newer name
+                draft.events += self.damage([call], draft.n)
+            else:
+                call.supplied = True
+                call.take(_SEED)
+                if (entry := draft.touched.get(call)) is not None:
+                    draft.say(entry, "arguments_empty", "arguments", _SEED)
+                else:
+                    frames = draft.after or draft.before  # after the start, if that is a chunk of ours
+                    frames.append(draft.ours("arguments_empty", self._choice, call.delta(_SEED)))
         if (lost or (self._lost and word != "stop")) and not self.all:
             draft.events.append(ToolCallDamaged(n=draft.n, choice=self._choice, call=0))
-
-    def _close(self, draft: Draft, call: KnownCall) -> None:
-        if call.has_arguments:
-            if call.head[:1] != "{":
-                draft.flags.append("arguments_not_object")  # Q21: serialised twice, perhaps
-            return
-        same = call.followed_by  # which has arguments, perhaps those of this one
-        theirs = same and same.has_arguments and not (same.supplied or same.head.strip() == _SEED)
-        if call.damaged or theirs or (call is self.legacy and self.announced):  # under its newer name too, perhaps
-            draft.events += self.damage([call], draft.n)
-            return
-        call.supplied = True
-        call.take(_SEED)
-        if (entry := draft.touched.get(call)) is not None:
-            draft.say(entry, "arguments_empty", "arguments", _SEED)
-        else:
-            frames = draft.after or draft.before  # after the start, if that is a chunk of ours
-            frames.append(draft.ours("arguments_empty", self._choice, call.delta(_SEED)))
 
     def damage(self, calls: Iterable[KnownCall], n: int) -> list[Event]:
         """Return an event for each call that was not damaged before: some part could not be read."""
@@ -131,9 +128,10 @@ class Calls:
             if call is None and entry.name and place == len(self.known) and (entry.id or not begun):
                 call = self._start(place)
                 self._learn(entry, call)
+                call.extras = entry.extras
             elif call is None or not call.announced or call.has_arguments or not entry.text:
                 continue
-            self._send_apart(draft, "message_beside", entry, call)
+            self._send_apart(draft, "message_beside", entry.text, call)
 
     def _entries(self, draft: Draft, path: Path, entries: list[Any]) -> None:
         """Make every entry of `tool_calls` canonical; remove the list if no entry is left."""
@@ -188,7 +186,8 @@ class Calls:
             entry.settle(custom=call.custom)
         self._learn(entry, call)
         if apart and call.name:
-            self._send_apart(draft, "call_split", entry, call)
+            call.extras |= entry.extras
+            self._send_apart(draft, "call_split", entry.text, call)
         elif call.announced:
             self._continue(draft, entry, call)
         else:
@@ -282,7 +281,7 @@ class Calls:
         for waiting in self.known[call.number + 1 :]:  # for this one
             if not waiting.name or waiting.announced:
                 break
-            self._start_apart(draft, "call_without_name", waiting, "".join(waiting.early))
+            self._send_apart(draft, "call_without_name", "".join(waiting.early), waiting)
 
     def _wait(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         """Hold the start until id and name are both known (Q17); the live state must know of the call all the same."""
@@ -361,7 +360,8 @@ class Calls:
     def _further_name(self, draft: Draft, path: Path, entry: Entry, call: KnownCall) -> None:
         """Drop a name that comes again (Q15), or pass its next piece (Q16), as long as no argument byte has come."""
         name = entry.name
-        whole = name in self._tools and not (call.name not in self._tools and call.name + name in self._tools)
+        tools = self._context.facts.tools
+        whole = name in tools and not (call.name not in tools and call.name + name in tools)
         over = name == call.name or call.has_arguments or len(call.name) + len(name) > NAME_CHARS_MAX
         if not over and whole and name.startswith(call.name):  # pieces, each with all before it
             draft.set("name_repeated", path, "name", name[len(call.name) :])
@@ -377,19 +377,14 @@ class Calls:
         at = call.take(text)
         if at is not None and may_split and not call.bare and self.known[-1].announced:
             draft.say(entry, "call_split", "arguments", text[:at])
-            self._start_apart(draft, "call_split", self._following(call), text[at:])
+            self._send_apart(draft, "call_split", text[at:], self._following(call))
 
-    def _send_apart(self, draft: Draft, repair: str, entry: Entry, call: KnownCall) -> None:
-        """Send what an entry says in a frame of its own."""
+    def _send_apart(self, draft: Draft, repair: str, text: str, call: KnownCall) -> None:
+        """Send more arguments or the start of a call in a frame of its own, and the start of each further one in it."""
         if call.announced:
-            call.take(entry.text)
-            draft.after.append(draft.ours(repair, self._choice, call.delta(entry.text)))
-        else:
-            call.extras |= entry.extras
-            self._start_apart(draft, repair, call, entry.text)
-
-    def _start_apart(self, draft: Draft, repair: str, call: KnownCall, text: str) -> None:
-        """Send the start of a call in a frame of its own, and of each further one in its text."""
+            call.take(text)
+            draft.after.append(draft.ours(repair, self._choice, call.delta(text)))
+            return
         while True:
             call.id = call.id or self._unique_id("", call)
             call.announced = True
@@ -417,7 +412,7 @@ class Calls:
         """Return the upstream's id; a missing one (Q1) or one that another call has is made from stream and number."""
         call_id = given
         if not given or given in self._ids:
-            call_id = f"call_{self._stream_id}_{self._choice}_{call.number}"
+            call_id = f"call_{self._context.stream_id}_{self._choice}_{call.number}"
         while call_id in self._ids:  # the upstream made the same one up
             call_id += "_"
         self._ids.add(call_id)

@@ -60,9 +60,7 @@ class ChatWriter:
     """Writes the frames of one emitted stream: those that came, and ours in the stream's own envelope."""
 
     def __init__(self, context: Context) -> None:
-        self._settings = context.settings
-        self._asked_for_usage = context.facts.usage
-        self._live, self._ledger = context.live, context.ledger
+        self._context = context
         self._styles = Styles()
         #: What our chunks repeat until the stream's first frame contains it.
         self._ours = envelope(f"chatcmpl-{context.stream_id}", context.facts.model, context.created)
@@ -84,11 +82,11 @@ class ChatWriter:
             self._texted = self._texted or any(choice["delta"].get("content") for choice in value["choices"])
         if value["choices"]:
             return out
-        if not self._asked_for_usage:
-            out.withhold("usage_not_asked", self._ledger)
+        if not self._context.facts.usage:
+            out.withhold("usage_not_asked", self._context.ledger)
         else:
             if self._usage is not None:
-                self._usage.withhold("usage_repeated", self._ledger)
+                self._usage.withhold("usage_repeated", self._context.ledger)
             self._usage = out
         return None
 
@@ -100,7 +98,7 @@ class ChatWriter:
         choices = out.value["choices"]
         for place, choice in enumerate(choices):
             index, delta = choice["index"], choice["delta"]
-            state = self._live.choice(index)
+            state = self._context.live.choice(index)
             lost = any(call.state is not State.RUNNING for call in state.calls.values())
             keys = () if state.finish and not lost else ("tool_calls", "function_call")
             calls = {key: delta[key] for key in keys if key in delta}
@@ -134,7 +132,7 @@ class ChatWriter:
 
     def encode(self, out: Out) -> bytes:
         """Return the bytes of a frame, in the style of the frames before it."""
-        return out.encode(self._styles, self._ledger)
+        return out.encode(self._styles, self._context.ledger)
 
     # -- frames of ours -----------------------------------------------------------------------------------------------
 
@@ -152,7 +150,7 @@ class ChatWriter:
 
     def _card(self, n: int, choice: int, tool: str, call_id: str, status: str, label: str = "", **more: Any) -> Out:
         said = {"tool": tool[:NAME_CHARS_MAX], "toolCallId": call_id, "status": status}
-        more = {"label": label, "emoji": emoji_of(tool) if self._settings.emoji else "", **more}
+        more = {"label": label, "emoji": emoji_of(tool) if self._context.settings.emoji else "", **more}
         present = {key: value for key, value in more.items() if value is not None and value != ""}
         return Out(n, {**chunk(self._ours, choice, {}), **said, **present}, repair="lifecycle", event=PROGRESS_EVENT)
 
@@ -168,7 +166,7 @@ class ChatWriter:
             before.edit([Edit("role_repeated", ("choices", place, "delta"), "role", ABSENT) for place in moved])
             if moved:
                 self._roles.discard(index)
-        text = ("\n\n" if self._texted else "") + warning(code, lost, alone=self._live.idle)
+        text = ("\n\n" if self._texted else "") + warning(code, lost, alone=self._context.live.idle)
         return [self._chunk(n, "warning_text", index, {"content": text})]
 
     def tail(self) -> list[Out]:
@@ -186,8 +184,8 @@ class ChatWriter:
         It is an error in every mode if more came of a call that was handed over: nothing else keeps a client from
         running it.
         """
-        live, late = self._live, self._live.late_calls
-        if self._settings.on_partial == "warn" and not late:
+        live, late = self._context.live, self._context.live.late_calls
+        if self._context.settings.on_partial == "warn" and not late:
             choices = sorted((live.choices.keys() or {0}) - finished)
             finishes = [self._chunk(n, "warn_finish", index, {}, "length") for index in choices]
             return [*finishes, Out(n, raw=DONE, repair="warn_done")]

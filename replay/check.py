@@ -1,7 +1,7 @@
 """Check files that are to be committed as tapes; each finding has its file and line
 
 Errors are files that cannot be read, fold lines that disagree with their records, secrets, live tapes, and tapes that
-are too large or too old. Notes are long lines and endings that a replay cannot reproduce.
+are too large or too old. Notes are endings that a replay cannot reproduce.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,8 +24,6 @@ from .sealed.texts import summed
 __all__ = ["Trouble", "check", "check_files"]
 
 _BYTES_MAX: Final = 1_000_000
-#: GitHub hides longer lines, and no diff tool shows them well.
-_LINE_BYTES_MAX: Final = 100_000
 #: The upstream was not heard to its end, so a replay has no ending to play.
 _SILENT: Final = frozenset({"client_gone", "shutdown", "crashed", "internal"})
 _AGAIN: Final = "was it edited? `wiretape seal` writes it again"
@@ -76,7 +74,9 @@ def check(
     """Check the bytes of one file; findings are in the order of its lines."""
     if not data.startswith(MARK):
         return _live(file, data)
-    found = [*_sizes(file, data, bytes_max)]
+    found: list[Trouble] = []
+    if len(data) > bytes_max:
+        found.append(Trouble(file, 0, "size", f"{len(data)} bytes, more than {bytes_max}"))
     if with_lf(data) != data:
         how = "its lines end in CRLF, as a checkout made them: `*.tape -text` in .gitattributes"
         found.append(Trouble(file, 1, "crlf", how, wrong=False))
@@ -117,14 +117,6 @@ def _live(file: Path, data: bytes) -> list[Trouble]:
     lines = [{record.n: min(record.n, data.count(b"\n")) + 1 for record in records}]
     live = Trouble(file, 0, "unsealed", "a live tape, not made for git: seal it with `wiretape seal`")
     return [live, *_unreadable(file, [records], lines), *_secrets(file, [records], lines)]
-
-
-def _sizes(file: Path, data: bytes, bytes_max: int) -> Iterator[Trouble]:
-    if len(data) > bytes_max:
-        yield Trouble(file, 0, "size", f"{len(data)} bytes, more than {bytes_max}")
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if len(line) > _LINE_BYTES_MAX:
-            yield Trouble(file, number, "line", f"{len(line)} bytes long: no review shows it", wrong=False)
 
 
 def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> Iterator[Trouble]:

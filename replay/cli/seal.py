@@ -34,7 +34,7 @@ __all__ = ["FORMAT_NAMES", "DetectorName", "app", "load_detector", "refuse_folde
 
 app = typer.Typer()
 
-FORMAT_NAMES = ("auto", "sse", "curl", "har", "vcr", "chunks", "aimock")
+FORMAT_NAMES = ("auto", "sse", "curl", "har", "vcr", "aimock")
 
 DetectorName = Annotated[
     str | None,

@@ -70,7 +70,6 @@ LOSSES: Final[Mapping[str, str]] = MappingProxyType(
         "coding": "the compressed bytes; the decoded body is kept",
         "ending": "how the connection ended; a clean end is assumed",
         "faults": "authored faults and delays; use `wiretape cut` or `replay --fault` instead",
-        "framing": "event framing, comments and `[DONE]`; each line becomes a plain `data:` frame",
         "headers": "headers other than those that a tape keeps",
         "headless": "streams without a response; their entries have status 0, and `import` skips them",
         "json": "the original JSON text; it is written again without spaces",

@@ -1,8 +1,8 @@
 """The table of formats: how each is recognised, read and written, and what it loses.
 
-The readers of single streams are here: raw event streams, output of `curl -i`, chunk files of Vercel's AI SDK, and
-fixtures of aimock. A fixture holds no bytes, so Wiretape writes them: a frame for each text, two for each call, the
-finish reason, the usage if there is any, and `[DONE]`. Missing ids are made from positions.
+The readers of single streams are here: raw event streams, output of `curl -i`, and fixtures of aimock. A fixture holds
+no bytes, so Wiretape writes them: a frame for each text, two for each call, the finish reason, the usage if there is
+any, and `[DONE]`. Missing ids are made from positions.
 """
 
 import hashlib
@@ -44,8 +44,6 @@ __all__ = ["EXPORTS", "FORMATS", "Export", "Format", "Outcome", "detected", "rea
 _STATUS: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})(?: [^\r\n]*)?\r?\n")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*\r?\n")
 _LINE_END: Final = re.compile(rb"\r?\n")
-#: Members of which a request has one: its prompt.
-_PROMPTS: Final = frozenset({"input", "messages", "prompt"})
 _FAULTS: Final = ("chaos", "chunkSize", "disconnectAfterMs", "latency", "streamingProfile", "truncateAfterChunks")
 _RESULTS: Final = ("content", "toolCalls", "blocks", "reasoning")
 
@@ -60,28 +58,6 @@ def to_sse(records: Sequence[Record], *, client: bool = False) -> tuple[bytes, C
     several = sum(record.kind == "attempt" for record in records) > 1
     data = emit(records) if client else b"".join(part for _, part in reads(attempts_of(records)[-1]))
     return data, +Counter({"attempts": int(several), "merged": int(client)})
-
-
-def _from_chunks(data: bytes) -> Contents:
-    """Read a file with one JSON payload a line. Nothing is added, so these streams never end with `[DONE]`."""
-    payloads: list[bytes] = []
-    for number, line in enumerate(data.splitlines(), 1):
-        payload = line.strip()
-        if not payload:
-            continue
-        value = parse(payload)
-        if not is_object(value):
-            raise TapeError(f"line {number}: not a JSON object")
-        # A request has a prompt and, except for Gemini, a model.
-        asks = "contents" in value or ("model" in value and not value.keys().isdisjoint(_PROMPTS))
-        if asks and value.keys().isdisjoint({"type", "object", "id"}):
-            raise TapeError(f"line {number}: a request, not part of a response")
-        payloads.append(payload)
-    if all(payload == b"{}" for payload in payloads):
-        raise TapeError("every payload is empty")
-    frames = [encode(payload) for payload in payloads]
-    one = Imported(target=guessed_target(b"".join(frames[:3])), reads=[(0, frame) for frame in frames])
-    return Contents([one], Counter())
 
 
 def _from_curl(data: bytes) -> Contents:
@@ -284,11 +260,6 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             ("boundaries", "ending", "headers", "times"),
             ("coding", "json", "other_protocols", "time", "unanswered"),
         ),
-        "chunks": Format(
-            "`.chunks.txt` files of Vercel's AI SDK",
-            _from_chunks,
-            ("boundaries", "ending", "framing", "request", "status", "time", "times"),
-        ),
         "aimock": Format(
             "fixtures of aimock",
             _from_aimock,
@@ -345,24 +316,12 @@ def detected(data: bytes) -> str:
         return "curl"
     if _FLOWS.match(data):
         raise TapeError("flows of mitmproxy; export them as HAR first: mitmdump -nr FILE --set hardump=flows.har")
-    if data.lstrip()[:1] in (b"{", b"["):
-        found = _json_kind(data)
-        if found:
-            return found
+    value = parse(data) if data.lstrip()[:1] in (b"{", b"[") else ABSENT
+    names = {"log": "har", "interactions": "vcr", "fixtures": "aimock"}
+    if found := next((kind for name, kind in names.items() if name in as_object(value)), ""):
+        return found
     if _FIELD.match(data):
         return "sse"
     if re.search(rb"^interactions:", data[:1_000_000], re.MULTILINE):
         return "vcr"
     raise TapeError(f"unknown format; choose one with --format ({', '.join(FORMATS)})")
-
-
-def _json_kind(data: bytes) -> str:
-    value = parse(data)
-    names = {"log": "har", "interactions": "vcr", "fixtures": "aimock"}
-    if is_object(value):
-        return next((kind for name, kind in names.items() if name in value), "chunks")
-    if value is not ABSENT:
-        first = as_object(value[0]) if isinstance(value, list) and value else {}
-        return "vcr" if {"request", "response"} <= first.keys() else ""
-    first_line = next((line for line in data.splitlines() if line.strip()), b"")
-    return "chunks" if is_object(parse(first_line)) else ""

@@ -46,7 +46,7 @@ def from_vcr(data: bytes) -> Contents:
     cassette = parse(data) if data.lstrip()[:1] in (b"{", b"[") else ABSENT
     if cassette is ABSENT:
         cassette = read_yaml(data)
-    rows = cassette if is_list(cassette) else as_list(as_object(cassette).get("interactions"))
+    rows = as_list(as_object(cassette).get("interactions"))
     if not rows:
         raise TapeError("no interactions")
     losses: Counter[str] = Counter()
@@ -121,11 +121,8 @@ def _text(value: Any) -> str:
 
 
 def _headers(value: Any) -> list[tuple[str, str]]:
-    """Return headers: names with lists of values, or the lines of old cassettes."""
-    if is_object(value):
-        return [(name, _text(each)) for name, many in value.items() for each in (many if is_list(many) else [many])]
-    lines = (_text(line).partition(":") for line in as_list(value))
-    return [(name.strip(), text.strip()) for name, colon, text in lines if colon]
+    headers = as_object(value).items()
+    return [(name, _text(each)) for name, many in headers for each in (many if is_list(many) else [many])]
 
 
 # -- YAML -------------------------------------------------------------------------------------------------------------

@@ -158,8 +158,7 @@ def _places(records: Sequence[Record]) -> list[tuple[int, list[int]]]:
 def _read(records: Sequence[Record], at: int, of: Sequence[int], bytes_max: int) -> _Body:
     body = _Body(at, of, [records[each].raw or b"" for each in of])
     keys = records[at].keys
-    rows = (as_list(row) for row in as_list(keys.get("headers")))
-    headers = [(str(row[0]), str(row[1])) for row in rows if len(row) == 2]
+    headers = headers_on(keys)
     if of and "decoded" in keys:  # the recorder decoded it; for an unknown coding, only readable text proves that
         if not CODINGS.issuperset(_codings(headers)) and not _is_text(body.pieces):
             return body._replace(unreadable="coding")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from tests.support.chat import DONE, call, finish, text
+from tests.support.chat import DONE, finish, text
 from wiretape.events.core.json_text import dumps
 
 FRAMES: Final = [text("Grüße: 'x'\n# y", role=True), b": ping\n\n", text(" 🐍"), finish(), DONE]
@@ -163,7 +163,6 @@ SAMPLES: Final[Mapping[str, list[bytes]]] = MappingProxyType(
             CASSETTER % BODY.hex().encode(),
             dumps(JSON_CASSETTE),
         ],
-        "chunks": [b"\n".join(each[6:].strip() for each in (text("a", role=True), call(index=0, id="c"), finish()))],
         "aimock": [dumps(AIMOCK)],
     }
 )

@@ -102,11 +102,9 @@ def test_secret_in_header_clock_or_fold(old: bytes, new: bytes, line: int) -> No
     assert f"{line} secret" in found(data)
 
 
-def test_size_lines_and_age() -> None:
+def test_size_and_age() -> None:
     assert found(GOOD, bytes_max=len(GOOD)) == []
     assert found(GOOD, bytes_max=len(GOOD) - 1) == ["0 size"]
-    long = seal([[Record(0, 0, "open", {"format": 1, "dialect": "", "more": "x" * 100_001})]])
-    assert found(long) == ["2 line note", "2 unfinished note"]
     # Recorded on 2027-01-15, five days ago.
     assert found(GOOD, age_days_max=5) == []
     assert found(GOOD, age_days_max=4) == ["1 age"]

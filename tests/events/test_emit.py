@@ -4,12 +4,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.support.chat import DONE, call, finish, frame, tape, text
+from tests.support.chat import DONE, HEAD, call, finish, frame, tape, text
+from wiretape.events.core.json_text import dumps
 from wiretape.events.core.limits import UNDELIVERED_BYTES_MAX
 from wiretape.events.core.model import Ended, Event, Repaired, TextDelta
-from wiretape.events.emit import Emitter, emit, events
+from wiretape.events.emit import Emitter, Summariser, emit, events, summarise
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
+from wiretape.events.wire.sse import BOM
 
 STREAM = [text("hi", role=True), b": ping\n\n", text("\xfc"), finish(), DONE, b"rest"]
 
@@ -134,3 +136,15 @@ def test_body_without_a_commit_record_is_sent_at_the_end() -> None:
     emitter = Emitter()
     *before, last = [emitter.feed(record) for record in tape(parts, body=True, request={"stream": False})]
     assert (b"".join(map(b"".join, before)), last) == (b"", parts)
+
+
+def test_plain_answer_is_read_where_no_stream_may_be_made_of_one() -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+    records = tape([dumps({**HEAD, "choices": [choice]})], body=True, request={"stream": False}, synthesise=False)
+    assert summarise(records).answer().text == "hi"
+
+
+def test_unframed_terminator_counts_after_a_byte_order_mark() -> None:
+    summariser = Summariser().feed(*tape([BOM + DONE.strip()]))
+    assert summariser.summary.wire.terminated
+    assert summariser.repairs == {"done_unfinished": 1, "error_frame": 1}

@@ -53,15 +53,14 @@ class Cards:
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._on = settings.tool_events
         self._ledger = ledger
-        self._results: list[ToolResultSeen] = []
         #: Results that are reported with the next frame.
         self.due: list[ToolResultSeen] = []
-        #: The ids whose results are reported in this stream.
-        self.answered: set[str] = set()
+        #: The results that are reported in this stream, by id.
+        self.reported: dict[str, ToolResultSeen] = {}
 
     def take(self, record: Record, *, streams: bool) -> list[ToolResultSeen]:
         """Read a `results` record and return all of its results; those of named tools are due with the next frame."""
-        self._results, seen = [], dict[str, ToolResultSeen]()
+        seen: dict[str, ToolResultSeen] = {}
         for entry in as_list(record.keys.get("results")):
             fields = as_object(entry)
             orphan = fields.get("orphan") is True
@@ -79,14 +78,13 @@ class Cards:
             if self._on and streams and orphan:
                 self._ledger.enter(record.n, "orphan_result")
             elif self._on and streams and result.name and self._shows(record.n, result):
-                self._results.append(result)
-                self.answered.add(call_id)
+                self.reported[call_id] = result
         self.begin()
         return list(seen.values())
 
     def begin(self) -> None:
         """Start another attempt: no client has seen what was sent in the last one."""
-        self.due = self._results
+        self.due = list(self.reported.values())
 
     def of_results(self, n: int, writer: Writer) -> list[Out]:
         """Return the frames of the results that are due, once."""

@@ -154,7 +154,7 @@ class Engine:
         self._body: list[Record] = []
         self._body_bytes_left = BODY_BYTES_MAX
         self._cards.begin()
-        answered = self._cards.answered
+        answered = self._cards.reported
         context = Context(self._facts, self._settings, self._stream_id, self._created, self.wire, self.ledger, answered)
         self._reader, self._writer = dialect.reader(context), dialect.writer(context)
 

@@ -238,7 +238,4 @@ class Out:
 
     def withhold(self, repair: str, ledger: Ledger) -> None:
         """Enter in the ledger that the frame is not sent."""
-        if self.came is None:
-            ledger.enter(self.n, repair)
-        else:
-            ledger.frame(self.n, repair, self.came, None)
+        ledger.frame(self.n, repair, self.came, None)

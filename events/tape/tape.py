@@ -45,7 +45,6 @@ class Recorder:
     def _begin_attempt(self) -> None:
         self._bytes = self._frames = 0
         self._sha256 = hashlib.sha256()
-        self._first_frame = True
         self._shape: Shape | None = None
         self._shapes_left = SHAPES_MAX if self._skim else 0
 
@@ -107,9 +106,9 @@ class Recorder:
             if shape is not None and canonical and payload and shape.texts(payload) is not None:
                 records.append(Record(self._n, t, "frame", NO_KEYS, raw, payload, ABSENT, shape))
                 self._n += 1
+                self._frames += 1
             else:
                 records.append(self._frame(t, frame))
-        self._frames += len(frames)
         if not frames:
             self._cut(t, len(data))
         elif framed < len(data):
@@ -125,9 +124,7 @@ class Recorder:
     def rest(self, t: int) -> list[Record]:
         """Return the frames that only the end of the attempt's bytes completed, and the bytes that never became one."""
         t = self._t = max(t, self._t)
-        frames = self.decoder.close()
-        self._frames += len(frames)
-        records = [self._frame(t, frame) for frame in frames]
+        records = [self._frame(t, frame) for frame in self.decoder.close()]
         if self._pending_bytes:
             keys = self._cut_keys(t)
             if self.decoder.overflow:
@@ -166,12 +163,12 @@ class Recorder:
                 shape = self._shape = Shape.of(payload)
                 self._shapes_left -= shape is not None
         else:
-            if self._first_frame and raw.startswith(BOM):
+            if not self._frames and raw.startswith(BOM):
                 keys["bom"] = True
             if value is ABSENT or payload is None or _LF in payload or not _place(frame, payload, keys):
                 payload, value = None, ABSENT
             keys |= self._cut_keys(t)
-        self._first_frame = False
+        self._frames += 1
         self._n += 1
         return Record(self._n - 1, t, "frame", keys or NO_KEYS, raw, payload, value, shape)
 

@@ -57,7 +57,7 @@ class Decoder:
         self._event_bytes_max = event_bytes_max
         #: No block of so many bytes is above a limit.
         self._harmless_bytes = min(line_bytes_max, event_bytes_max)
-        self._pending = bytearray()
+        self._pending: bytearray = bytearray()
         self._first = first
         self._carriage_returns = False
         self._closed = False
@@ -91,15 +91,14 @@ class Decoder:
         if self._closed or self.overflow:
             raise LocalError(f"the SSE decoder was fed after its {self.overflow or 'end'}")
         self._carriage_returns = self._carriage_returns or b"\r" in read
-        data = read
-        if pending := self._pending:
-            pending += read
+        data: bytes | bytearray = read
+        if self._pending:
+            data = self._pending
+            data += read
             # When a frame comes in single bytes, nearly every read lacks a line end (U27).
-            if (b"\n" not in read and not self._carriage_returns) or not self._block_ends():
-                self._judge(pending)
+            if b"\n" not in read and not self._carriage_returns:
+                self._judge(data)
                 return []
-            data = bytes(pending)
-            pending.clear()
         frames: list[Frame] = []
         begin, start = 0, self._start
         if self._first and not start and data.startswith(BOM):
@@ -107,31 +106,33 @@ class Decoder:
         while True:
             while data.startswith(_STRAYS, start):
                 start += 1
-            canonical = False
+            search_from = max(start, self._searched)
             if self._carriage_returns:
-                blank = _BLANK_LINE.search(data, start)
+                blank = _BLANK_LINE.search(data, search_from)
                 end = blank.end() if blank else 1
             else:
-                line_end = data.find(b"\n", start)
-                canonical = data.startswith(b"\n\n", line_end) and data.startswith(b"data: ", begin)
-                end = (line_end if canonical else data.find(b"\n\n", start)) + 2
+                end = data.find(b"\n\n", search_from) + 2
             if end == 1:  # not found
                 break
-            raw = data[begin:end]
+            raw = bytes(data[begin:end])
             if len(raw) > self._harmless_bytes:
                 self._judged = self._line_start = 0
                 if self._judge(raw):
                     break
-            if canonical:
-                frames.append(Frame(raw, data[begin + 6 : end - 2], b"", None, True))
+            if not self._carriage_returns and raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
+                frames.append(Frame(raw, raw[6:-2], b"", None, True))
             else:
                 frames.append(parse_block(raw, first=self._first))
             self._first = False
             begin = start = end
-        self._pending += data[begin:]
         self._start = start - begin
         self._searched = max(start, len(data) - _BLANK_LINE_OVERLAP) - begin
-        self._judged = self._line_start = 0
+        if begin:
+            self._judged = self._line_start = 0
+        if data is self._pending:
+            del self._pending[:begin]
+        else:
+            self._pending += data[begin:]
         if self._pending and not self.overflow:
             self._judge(self._pending)
         return frames
@@ -144,19 +145,6 @@ class Decoder:
         if self._start < len(self._pending) and self._pending.endswith(b"\r\n\r"):
             return [parse_block(self.take_rest(), first=self._first)]
         return []
-
-    def _block_ends(self) -> bool:
-        """Return whether a block ends in the pending bytes, each of which is searched once."""
-        pending = self._pending
-        if self._first and not self._start and pending.startswith(BOM):
-            self._start = len(BOM)
-        while pending.startswith(_STRAYS, self._start):
-            self._start += 1
-        search_from = max(self._start, self._searched)
-        self._searched = max(self._start, len(pending) - _BLANK_LINE_OVERLAP)
-        if self._carriage_returns:
-            return _BLANK_LINE.search(pending, search_from) is not None
-        return pending.find(b"\n\n", search_from) >= 0
 
     def _judge(self, block: bytes | bytearray) -> bool:
         """Return whether this block, whole or not, passes a limit, and name it; each byte is read once."""

@@ -60,8 +60,6 @@ class Served:
     bytes: int = 0
     #: `ended`, the name of a fault, or `left` if the client left first; empty while running.
     ended: str = ""
-    #: When it ended, on trio's clock.
-    at: float = 0.0
 
 
 class _RefusedError(Exception):
@@ -210,7 +208,6 @@ class Upstream:
                 nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
-        served.at = trio.current_time()
         if self._ended is not None:
             self._ended(served)
         return served.ended == "ended" and not reader.broken and _persists(served.request, script)

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from http.client import responses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,10 +15,9 @@ import typer
 
 from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, ConfigFile, FailedError, loaded_from, one_line_errors
 
-from .seal import DetectorName, load_detector
+from .seal import DetectorName, load_detector, seal_streams
 
 if TYPE_CHECKING:
-    from wiretape.events.tape.record import Record
     from wiretape.proxy.config.load import Loaded
     from wiretape.proxy.config.model import Config
 
@@ -109,6 +107,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _recorded(loaded: "Loaded", command: Sequence[str], out: Path | None, data: Path | None, rules: "Rules") -> int:
     """Record, seal, and return the exit code. The run's folder stays if its tapes could not be sealed."""
+    from ..sealed.files import write_whole
     from .recording import recorded, tapes_in, to_record
 
     folder = data or Path(tempfile.mkdtemp(prefix=_PREFIX))
@@ -121,7 +120,9 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path | None, data: 
         status, refused = _run(config, command)
         streams, damaged = recorded(folder, before)
         if streams:
-            _seal(streams, out, rules)
+            sealed = seal_streams(streams, rules)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(out, sealed)
     except BaseException:
         if tapes_in(folder).keys() - before:
             _say(f"not sealed; the live tapes stay in {folder}")
@@ -159,27 +160,10 @@ def _run(config: "Config", command: Sequence[str]) -> tuple[int, Mapping[str, in
         return trio.run(partial(run, config, command, log=log, environ=os.environ, on_ready=on_ready))
 
 
-def _seal(streams: "Sequence[Sequence[Record]]", out: Path, rules: "Rules") -> None:
-    from ..redaction.plain_text import unreadable
-    from ..seal import seal
-    from ..sealed.files import write_whole
-
-    sealed = seal(streams, rules)
-    for one in unreadable(streams):
-        _say(f"stream {one.stream + 1}: {one}: only its size and hash are kept")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(out, sealed)
-
-
 def _refusals(refused: Mapping[str, int]) -> str:
     """Describe the requests that the proxy refused, or return an empty text."""
-    each: list[str] = []
-    for status, count in sorted(refused.items()):
-        phrase = responses.get(int(status), "") if status.isdecimal() else ""
-        each.append(f"{count} with {status} {phrase}".rstrip())
-    count = sum(refused.values())
-    were = "request was" if count == 1 else "requests were"
-    return f"{count} {were} refused by the proxy: {', '.join(each)}" if count else ""
+    each = ", ".join(f"{count} with status {status}" for status, count in sorted(refused.items()))
+    return f"requests that the proxy refused: {each}" if each else ""
 
 
 def _say(text: str) -> None:

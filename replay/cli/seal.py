@@ -26,11 +26,13 @@ from wiretape.proxy.cli.common import (
 if TYPE_CHECKING:
     from collections import Counter
 
+    from wiretape.events.tape.record import Record
+
     from ..redaction.user_rules import Detector
     from ..seal import Rules
     from ..sealed.files import Recording
 
-__all__ = ["FORMAT_NAMES", "DetectorName", "app", "load_detector", "refuse_folder"]
+__all__ = ["FORMAT_NAMES", "DetectorName", "app", "load_detector", "refuse_folder", "seal_streams"]
 
 app = typer.Typer()
 
@@ -167,14 +169,23 @@ def _sealed(recordings: "list[Recording]", rules: "Rules") -> bytes:
     """Seal the streams in order of time. Equal times are ordered by content, never by file name."""
     from wiretape.events.tape.record import encode
 
-    from ..redaction.plain_text import unreadable
-    from ..seal import in_order, seal
+    from ..seal import in_order
 
     if len(recordings) > 1:
         recordings.sort(key=lambda recording: [list(map(encode, records)) for records in recording.streams])
     streams = [records for recording in recordings for records in recording.streams]
     streams = in_order(streams) if len(recordings) > 1 else streams
-    sealed = seal(streams, rules, headers=[recording.header for recording in recordings])
+    return seal_streams(streams, rules, headers=[recording.header for recording in recordings])
+
+
+def seal_streams(
+    streams: "Sequence[Sequence[Record]]", rules: "Rules", *, headers: Sequence[Mapping[str, object]] = ()
+) -> bytes:
+    """Seal these streams, and report bodies that no rule can read on stderr."""
+    from ..redaction.plain_text import unreadable
+    from ..seal import seal
+
+    sealed = seal(streams, rules, headers=headers)
     for one in unreadable(streams):
         kept = "its bytes are kept" if rules.exact else "only its size and hash are kept"
         typer.echo(f"stream {one.stream + 1}: {one}: {kept}", err=True)

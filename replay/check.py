@@ -95,12 +95,9 @@ def check(
     found += _age(file, sealed, today, age_days_max)
     found += _results(file, data, sealed)
     places = [dict(enumerate(lines)) for lines in sealed.lines]
-    found += _unreadable(file, sealed.streams, places)
-    found += (secrets := [*_secrets(file, sealed.streams, places)])
-    known = {trouble.line for trouble in secrets}
+    found += _secrets(file, sealed.streams, places)
     for number, line in made_lines(data):
-        if number not in known:
-            found += [_secret(file, number, hit.vendor) for hit in find(line.decode("utf-8", "replace"))]
+        found += [_secret(file, number, hit.vendor) for hit in find(line.decode("utf-8", "replace"))]
     return sorted(found, key=lambda trouble: trouble.line)
 
 
@@ -116,7 +113,7 @@ def _live(file: Path, data: bytes) -> list[Trouble]:
     # Records of a tape whose first lines are missing may be numbered beyond its last line.
     lines = [{record.n: min(record.n, data.count(b"\n")) + 1 for record in records}]
     live = Trouble(file, 0, "unsealed", "a live tape, not made for git: seal it with `wiretape seal`")
-    return [live, *_unreadable(file, [records], lines), *_secrets(file, [records], lines)]
+    return [live, *_secrets(file, [records], lines)]
 
 
 def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> Iterator[Trouble]:
@@ -145,12 +142,10 @@ def _results(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
             yield Trouble(file, line, "sums", f"the line counts other bytes than the tape has ({_AGAIN})")
 
 
-def _unreadable(file: Path, streams: Sequence[Sequence[Record]], lines: _Lines) -> Iterator[Trouble]:
+def _secrets(file: Path, streams: Sequence[Sequence[Record]], lines: _Lines) -> Iterator[Trouble]:
+    """Yield the bodies that may hold secrets, then the secrets."""
     for one in unreadable(streams):
         yield Trouble(file, lines[one.stream][one.n], "unread", f"{one}, so it may hold secrets: seal it again")
-
-
-def _secrets(file: Path, streams: Sequence[Sequence[Record]], lines: _Lines) -> Iterator[Trouble]:
     for found in findings(streams):
         where = f" in {found.where}" if found.where else ""
         yield _secret(file, lines[found.stream][found.n], found.vendor, where)

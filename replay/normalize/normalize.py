@@ -40,8 +40,6 @@ _PREFIX: Final = re.compile(
 _PREFIXED: Final = re.compile(_PREFIX.pattern + r"[\w.:-]+")
 #: Padding that recites the alphabet.
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-#: A payload of a known dialect that was cut.
-_CUT_PAYLOAD: Final = re.compile(rb'"type": ?"(?:response\.|message|content_block)|"object": ?"(?:response|chat\.)')
 #: Words of a path are shorter than ids.
 _WORD_CHARS_MAX: Final = 12
 _REQUEST_IDS: Final = frozenset({"request-id", "x-client-request-id", "x-request-id"})
@@ -95,9 +93,7 @@ def _changes(text: Text, names: _Names) -> Iterator[Change]:
     json = text.json
     if not _WORTH_A_LOOK.search(json):
         return
-    known = _is_known(text.value)
-    if text.kind == "rest":
-        known = any(scalar.path[:1] == (CHOICES,) for scalar in text.scalars) or bool(_CUT_PAYLOAD.search(json))
+    known = text.kind == "rest" or _is_known(text.value)  # the beginning of a frame says no more
     for scalar in text.scalars:
         token = json[scalar.start : scalar.end]
         new = _renamed(scalar, token, names, known=None if text.kind in ("request", "upload") else known)
@@ -149,7 +145,7 @@ def _with_keys(record: Record, names: _Names) -> Record:
             if headers := [_header(pair, names) for pair in as_list(keys.get("headers"))]:
                 keys = {**keys, "headers": headers}
             if record.kind == "request" and isinstance(path := keys.get("path"), str):
-                keys = {**keys, "path": "".join(names.known(part) for part in _path_parts(path))}
+                keys = {**keys, "path": "".join(map(names.known, re.split(r"([/?&=])", path)))}
         case "results":  # stream and duration are the catalogue's, and `request` is a hash of volatile bytes
             keys = {name: value for name, value in keys.items() if name != "request"}
             if "results" in keys:
@@ -179,7 +175,3 @@ def _result(row: Any, names: _Names) -> Any:
     if isinstance(id_ := kept.get("id"), str) and id_:
         kept["id"] = names.of(id_)
     return kept
-
-
-def _path_parts(path: str) -> list[str]:
-    return re.split(r"([/?&=])", path)

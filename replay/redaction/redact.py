@@ -265,7 +265,7 @@ class _Search:
         self._asked = asked
         self._streamed = [*joined_texts(records, self.texts)]
         #: Texts, their names, and whether each was streamed as a piece of another one.
-        self._searched = [(joined, _last_name(joined.pieces[0].path), False) for joined in self._streamed]
+        self._searched = [(each, names_of([(each.pieces[0].path, "", False)])[0], False) for each in self._streamed]
         inside = {(piece.text, piece.places[0]) for joined in self._streamed for piece in joined.pieces}
         for number, text in enumerate(self.texts):
             pieces = [*pieces_of(text, number)]
@@ -369,10 +369,6 @@ class _Search:
                     self._add(_Span(number, start + 1, end - 1, path, "logprobs", None))
                 elif scalar.sort == "other" and path[-2:-1] == ("bytes",):
                     self._add(_Span(number, start, end, path, "bytes", None))
-
-
-def _last_name(path: Path) -> str:
-    return next((step for step in reversed(path) if isinstance(step, str)), "")
 
 
 def _changes(parts: Sequence[Text], spans: Iterable[_Span], place: _Place) -> list[tuple[Text, Sequence[Change]]]:

@@ -58,7 +58,6 @@ TESTS: Final = {
     "emission/frames": ["emission/test_edits.py", "emission/test_shapes.py", *STREAMS],
     "chat/chunk": STREAMS,
     "chat/content": STREAMS,
-    "chat/hermes": ["chat/test_hermes.py", *STREAMS],
     "chat/repair": STREAMS,
     "chat/request": ["chat/test_results.py", "chat/test_history.py", *STREAMS],
     "chat/tool_calls": ["chat/test_calls.py", *STREAMS],

@@ -26,7 +26,6 @@ __all__ = [
     "exact_key_of",
     "fits",
     "key_of",
-    "loose_key_of",
     "prefix_of",
     "route_of",
     "without_boundary",
@@ -68,14 +67,9 @@ _PLACEHOLDER: Final = re.compile(r"\[redacted-(?:password|secret)(?:-\d+)?\]")
 _WORD: Final = r'(?:[^\s"\\]|\\["\\]){3,512}?'
 
 
-def key_of(method: str, path: str, body: bytes) -> str:
-    """Return the key of a request."""
-    return _hash(canonical(method, path, body).value)
-
-
-def loose_key_of(method: str, path: str, body: bytes) -> str:
-    """Return the key by which to search once more if no recording has the key."""
-    return _hash(canonical(method, path, body, "loose").value)
+def key_of(method: str, path: str, body: bytes, reading: Reading = "settled") -> str:
+    """Return the key of a request, or the loose one by which to search if no recording has that key."""
+    return _hash(canonical(method, path, body, reading).value)
 
 
 def exact_key_of(method: str, path: str, sha256: str) -> str:

@@ -30,7 +30,6 @@ from .key import (
     exact_key_of,
     fits,
     key_of,
-    loose_key_of,
     prefix_of,
     route_of,
     without_boundary,
@@ -164,7 +163,7 @@ class ComparedRequest:
     @cached_property
     def loose_key(self) -> str:
         """The key by which to search if no recording has the key."""
-        return "" if self.hashed else loose_key_of(*self.place, self.body)
+        return "" if self.hashed else key_of(*self.place, self.body, "loose")
 
     @cached_property
     def canonical(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wiretape.replay.matching.key import IDS, LEFT_OUT, SEALED_WORDS, key_of, loose_key_of
+from wiretape.replay.matching.key import IDS, LEFT_OUT, SEALED_WORDS, key_of
 from wiretape.replay.normalize.volatile import loosened, settled
 
 CHAT = "/v1/chat/completions"
@@ -316,7 +316,7 @@ def test_values_that_may_be_volatile_are_replaced_loosely(text: str) -> None:
 
 
 def loose(path: str, body: Any) -> str:
-    return loose_key_of("POST", path, json.dumps(body).encode())
+    return key_of("POST", path, json.dumps(body).encode(), "loose")
 
 
 def _blocks(order: str) -> dict[str, Any]:

@@ -265,6 +265,8 @@ def _sizes(received: Sequence[tuple[int, bytes]]) -> list[int]:
 
 #: The record that brought each piece of a text, and the length of the text so far.
 _Pieces = list[tuple[int, int]]
+#: The texts of an answer, in its order, and the events that bring them.
+_TEXTS: Final = {"text": model.TextDelta, "reasoning": model.ReasoningDelta, "refusal": model.RefusalDelta}
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,16 +295,11 @@ def _facts(records: Stream) -> dict[str, dict[str, _Fact]]:
     ended = summary.wire.ended
     pieces = _pieces_of(records)
     facts: dict[str, dict[str, _Fact]] = {}
-    for choice, text, reasoning, refusal, finish in summary.answers:
+    for choice, *texts, finish in summary.answers:
         answer = f"answer {choice}"
-        texts = {
-            "text": (model.TextDelta, text),
-            "reasoning": (model.ReasoningDelta, reasoning),
-            "refusal": (model.RefusalDelta, refusal),
-        }
         facts[answer] = {
-            f"{name} of {answer}": _Fact(value, kind="text", pieces=pieces.get((kind, choice), ()))
-            for name, (kind, value) in texts.items()
+            f"{name} of {answer}": _Fact(text, kind="text", pieces=pieces.get((kind, choice), ()))
+            for (name, kind), text in zip(_TEXTS.items(), texts, strict=True)
         }
         facts[answer][f"finish of {answer}"] = _Fact(finish or None)
     for number, call in enumerate(summary.wire.all_calls()):

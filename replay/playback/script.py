@@ -208,10 +208,6 @@ class Speed:
     times: float = inf
     gap_s_max: float = inf
 
-    def __post_init__(self) -> None:
-        if not self.times > 0 or self.gap_s_max < 0:
-            raise ValueError("a speed is positive, and a gap is not negative")
-
     def delay(self, recorded_us: int) -> float:
         """Return the seconds to wait."""
         return 0.0 if self.times == inf else min(recorded_us / _SECOND_US, self.gap_s_max) / self.times
@@ -220,8 +216,8 @@ class Speed:
     def of(text: str, gap_s_max: float = inf) -> "Speed":
         """Parse `instant`, `original` or a factor; raise ValueError."""
         times = {"instant": inf, "original": 1.0}.get(text) or float(text)
-        if times == inf and text != "instant":
-            raise ValueError("not a finite number")
+        if not times > 0 or gap_s_max < 0 or (times == inf and text != "instant"):
+            raise ValueError("a speed is a positive finite number, and a gap is not negative")
         return Speed(times=times, gap_s_max=gap_s_max)
 
 

@@ -65,7 +65,7 @@ class Tape:
         self._thread = thread
         self._origin = ""
         self._proxy: Proxy | None = None
-        #: A test may ask from several threads at once, and must get one server or proxy.
+        #: A test may ask from several threads at once, and must get one proxy.
         self._starting = Lock()
         self._recordings = recordings
         self._recorded = [records for recording in recordings for records in recording.streams]
@@ -73,9 +73,9 @@ class Tape:
         #: A new recording and its note, until the test has ended.
         self._unkept: tuple[bytes, str] | None = None
         self._faults = list(plan.faults)
-        self._prefix, self._end = plan.prefix, plan.end
-        #: What was wrong with an earlier turn of `prefixes`.
-        self._prefix_problem = ""
+        #: Where the stream is cut now, or None.
+        self.prefix = plan.prefix
+        self._end = plan.end
         self._playback = None if plan.live else self._started()
 
     def _started(self) -> Serving:
@@ -89,7 +89,7 @@ class Tape:
         return Serving(deck, self._all_faults(), speed=plan.speed)
 
     def _all_faults(self) -> Faults:
-        cut = [] if self._prefix is None else [self._prefix.fault(self._end)]
+        cut = [] if self.prefix is None else [self.prefix.fault(self._end)]
         return Faults.of([*self._faults, *cut])
 
     # -- where to send requests ---------------------------------------------------------------------------------------
@@ -100,8 +100,7 @@ class Tape:
         self._check()
         if self.plan.live:
             return self._live().url
-        with self._starting:
-            self._origin = self._origin or self._thread.serve(self._id, self._choose)
+        self._origin = self._origin or self._thread.serve(self._id, self._choose)
         return self._origin
 
     @property
@@ -166,17 +165,11 @@ class Tape:
         for prefix in (*prefixes_of(self._recorded, unit), None):
             if self._playback.misses or self._playback.broken:
                 break  # reported at the end; other turns would add nothing
-            self._prefix, self._end = prefix, end
+            self.prefix, self._end = prefix, end
             self._playback = self._started()
             yield prefix
             if problem := self._uncut():
-                self._prefix_problem = problem
-                break
-
-    @property
-    def prefix(self) -> Prefix | None:
-        """Where the stream is cut now, or None."""
-        return self._prefix
+                pytest.fail(problem, pytrace=False)
 
     # -- requests and responses ---------------------------------------------------------------------------------------
 
@@ -229,13 +222,13 @@ class Tape:
             return "" if more else self._end_recording()
         if playback.broken is not None:
             return f"the tape cannot be played: {playback.broken!r}"
-        if playback.misses or self._prefix_problem:
-            return "a request is not on the tape" if playback.misses else self._prefix_problem
+        if playback.misses:
+            return "a request is not on the tape"
         if more:
             return ""
         if problem := self._uncut():
             return problem
-        if self._prefix is None and playback.faults.unapplied:
+        if self.prefix is None and playback.faults.unapplied:
             return f"no response had a place for {', '.join(playback.faults.unapplied)}"
         if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
             return f"{len(playback.unused)} of {len(playback.deck.rows)} recorded streams were not asked for"
@@ -244,7 +237,7 @@ class Tape:
 
     def _uncut(self) -> str:
         """Return a problem if the stream that this run cuts was never requested."""
-        playback, prefix = self._playback, self._prefix
+        playback, prefix = self._playback, self.prefix
         if playback is None or prefix is None or playback.misses:
             return ""
         if prefix.stream in playback.faults.requested:
@@ -336,9 +329,9 @@ def paired(a: Streams, b: Streams) -> tuple[Streams, Streams]:
 
     equal = [partner_of(_key(records)) for records in a]
     partners = [each if each is not None else left.pop(0)[1] if left else None for each in equal]
-    pairs = [(records, each) for records, each in zip(a, partners, strict=True) if each is not None]
-    alone = [records for records, each in zip(a, partners, strict=True) if each is None]
-    return [*(one for one, _ in pairs), *alone], [*(other for _, other in pairs), *(records for _, records in left)]
+    pairs = sorted(zip(a, partners, strict=True), key=lambda pair: pair[1] is None)  # those without a partner last
+    others = [*(other for _, other in pairs if other is not None), *(records for _, records in left)]
+    return [records for records, _ in pairs], others
 
 
 def _key(records: Sequence[Record]) -> str:

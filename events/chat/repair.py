@@ -44,8 +44,6 @@ _UNFRAMED: Final = re.compile(rb'(?:^|[\r\n])[ \t]*(?:[{"]|data)')
 #: How a line of a stream may begin; `rest` that begins otherwise never was one (Q93, Q96).
 _LINE_OF_STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry|)(?::|\Z)")
 
-#: How hermes-agent reports a tool of its own.
-_STATUSES: Final = frozenset({"running", "completed", "failed"})
 #: Members of a chunk that mean something to clients, and those that we write.
 _CARD_KEYS: Final = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "error", "base_resp", "tool", "toolCallId", "status"}
@@ -323,7 +321,9 @@ class Repair:
         """Return the event of a progress frame, if it is news: one `running` and one end for each call (law L7)."""
         live, ran = self._context.live, self._context.live.ran
         given, name, status = value.get("toolCallId"), value.get("tool"), value.get("status")
-        if not (isinstance(given, str) and given and isinstance(name, str) and name and status in _STATUSES):
+        if not (isinstance(given, str) and given and isinstance(name, str) and name):
+            return None
+        if status not in ("running", "completed", "failed"):
             return None
         known = ran.get(self._agent_ids.get(given, ""))
         runs = known is not None and known.state is State.RUNNING

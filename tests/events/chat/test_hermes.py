@@ -530,3 +530,10 @@ def test_what_a_card_shows_is_a_text_of_some_length(said: dict[str, Any], told_o
 def test_a_tool_has_a_name_and_an_id_of_some_length(name: str, call_id: str, believed: bool) -> None:
     result = run(tape([ROLE, running(name, call_id), STOP, DONE], hermes=True))
     assert ("progress" in result.repairs, "progress_withheld" in result.repairs) == (believed, not believed)
+
+
+@pytest.mark.parametrize("status", [[], {}, None, 1, "waiting"])
+def test_a_progress_frame_without_a_known_status_is_withheld(status: Any) -> None:
+    result = hermes(ROLE, agent(tool="terminal", toolCallId="call_1", status=status), STOP, DONE)
+    assert result.repairs == ["progress_withheld"]
+    assert not result.wire.ran

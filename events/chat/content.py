@@ -1,7 +1,7 @@
 """Choices of one stream: one role, one finish, a delta that is an object, reasoning under one name."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -182,13 +182,11 @@ class Choices:
             else:
                 draft.drop("choice_not_object", ("choices",), place)
 
-    def held(self, head: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return chunks with what was held as half a tag, since no more text comes."""
-        split = [
-            (choice, choice.think.feed("", last=True)) for choice in self._choices.values() if choice.think is not None
-        ]
-        deltas = [(choice.number, self._parts_delta(choice, *parts)) for choice, parts in split]
-        return [chunk(head, number, delta) for number, delta in deltas if delta]
+    def held(self, head: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield chunks with what was held as half a tag, since no more text comes."""
+        for choice in self._choices.values():
+            if choice.think and (parts := self._parts_delta(choice, *choice.think.feed("", last=True))):
+                yield chunk(head, choice.number, parts)
 
     # -- one choice ---------------------------------------------------------------------------------------------------
 

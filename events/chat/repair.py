@@ -129,8 +129,7 @@ class Repair:
             calls = live.choice(index).calls
             reason = "stop" if not calls else "function_call" if list(calls) == [LEGACY_CALL] else "tool_calls"
             self._settle_envelope({"created": self._context.created})
-            out = Out(n, chunk(self._envelope, index, {}, reason), repair="finish_supplied")
-            steps.append(self._step(out))
+            steps.append(self._step(Out(n, chunk(self._envelope, index, {}, reason), repair="finish_supplied")))
         return steps
 
     # -- the frame ----------------------------------------------------------------------------------------------------
@@ -184,7 +183,11 @@ class Repair:
         choices = as_list(value.get("choices"))
         streamed = any(has(choice, "delta") for choice in choices)
         usable = streamed or (is_list(given) and (not given or any(map(is_object, choices))))
-        error = _error_of(value, frame.event, usable=usable)
+        error, status = None, value.get("base_resp")
+        if is_object(status) and status.get("status_code", 0) not in (0, "0", "", None):  # Q65
+            error = _error(str(status.get("status_msg") or "the upstream failed"), status["status_code"])
+        elif value.get("error") or (frame.event == b"error" and not usable):  # Q90 without the wrapping object
+            error = _error(value.get("error") or value)
         if error is not None:
             return self._failed_chunk(out, error, choices if usable else [])
         if not streamed and any(has(choice, "message") for choice in choices):
@@ -212,21 +215,17 @@ class Repair:
         if self._garbled:
             self._choices.garbled(draft)
         if self._hermes:
-            self._look_for_retries(draft)
+            for choice in choices:  # noted, not changed: a text may well repeat itself
+                text = choice["delta"].get("content") if has(choice, "delta") else None
+                if isinstance(text, str) and self._retold.says_again(text):
+                    draft.flags.append("text_repeated")
+                    draft.events.append(ForeignFrame(n=draft.n, why="text_repeated"))
         self._waiting.append(draft)
         if draft.finished or draft.failure or not (draft.seeds or (others_wait and not says)):
             return self._release()
         waiting_bytes = sum(len(one.out.payload or b"") for one in self._waiting)
         full = len(self._waiting) > CHUNKS_WAITING_MAX or waiting_bytes > UNDELIVERED_BYTES_MAX
         return self._release() if full else []
-
-    def _look_for_retries(self, draft: Draft) -> None:
-        """Note text that comes again; it is not changed, because a text may well repeat itself."""
-        for choice in draft.value["choices"]:
-            text = choice["delta"].get("content") if has(choice, "delta") else None
-            if isinstance(text, str) and self._retold.says_again(text):
-                draft.flags.append("text_repeated")
-                draft.events.append(ForeignFrame(n=draft.n, why="text_repeated"))
 
     def _release(self) -> list[Step]:
         """Return the steps of the chunks that are waiting, and those of our own frames around them."""
@@ -287,7 +286,12 @@ class Repair:
         for key, otherwise in (("id", f"chatcmpl-{context.stream_id}"), ("model", context.facts.model)):
             given = value.get(key)
             ours[key] = ours[key] or (given if isinstance(given, str) else "") or otherwise
-        ours["created"] = ours["created"] or _integer(value.get("created"))
+        created: Any = value.get("created")
+        if not ours["created"] and not isinstance(created, bool):
+            try:
+                ours["created"] = int(created if isinstance(created, int) else float(created))
+            except (TypeError, ValueError, OverflowError):  # neither a number nor a text with one
+                ours["created"] = 0
 
     def _withheld(self, n: int, frame: Frame, repair: str) -> list[Step]:
         self._ledger.frame(n, repair, frame.raw, None)
@@ -409,31 +413,11 @@ def _delivers(choices: list[Any]) -> bool:
     return any(has(choice, "delta") and says_content(choice["delta"]) for choice in choices)
 
 
-def _integer(given: Any) -> int:
-    """Return the integer in a number or a text, or 0."""
-    try:
-        return 0 if isinstance(given, bool) else int(given if isinstance(given, int) else float(given))
-    except (TypeError, ValueError, OverflowError):
-        return 0
-
-
 def _error_field(raw: bytes) -> dict[str, Any] | None:
     """Return an error in an SSE field of that name (Q92)."""
     field = _ERROR_FIELD.search(raw)
     value = parse(field[1]) if field else None
     return _error(value) if is_object(value) else None
-
-
-def _error_of(value: dict[str, Any], event: bytes, *, usable: bool) -> dict[str, Any] | None:
-    """Return the error in a frame, in any of its places; `usable` means that the frame has choices."""
-    status: Any = value.get("base_resp")
-    if is_object(status) and status.get("status_code", 0) not in (0, "0", "", None):  # Q65
-        return _error(str(status.get("status_msg") or "the upstream failed"), status["status_code"])
-    if value.get("error"):
-        return _error(value["error"])
-    if event == b"error" and not usable:  # Q90 without the wrapping object
-        return _error(value)
-    return None
 
 
 def _error(given: Any, code: Any = None) -> dict[str, Any]:

@@ -186,7 +186,8 @@ class Calls:
             entry.settle(custom=call.custom)
         self._learn(entry, call)
         if apart and call.name:
-            call.extras |= entry.extras
+            if not call.announced:
+                call.extras |= entry.extras
             self._send_apart(draft, "call_split", entry.text, call)
         elif call.announced:
             self._continue(draft, entry, call)

@@ -6,15 +6,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from ..core import limits
 from ..core.json_text import Path, is_list, is_object
 from ..core.lifecycle import CUT_FINISHES
-from ..core.limits import (
-    LISTS_OF_A_DELTA_MAX,
-    RETOLD_CHARS_MAX,
-    RETOLD_CHARS_MIN,
-    RETOLD_PLACES_MAX,
-    THINK_HEAD_CHARS_MAX,
-)
 from ..core.model import Event, ForeignFrame
 from ..emission.dialect import Context
 from .chunk import CALL_KEYS, Draft, chunk
@@ -71,7 +65,7 @@ class Think:
         if not self._inside:
             head = text.lstrip()
             if not head.startswith(_OPENING):
-                if not last and _OPENING.startswith(head) and len(text) <= THINK_HEAD_CHARS_MAX:
+                if not last and _OPENING.startswith(head) and len(text) <= limits.THINK_HEAD_CHARS_MAX:
                     self._held = text
                     return "", ""
                 self.over = True
@@ -104,12 +98,12 @@ class Retold:
             self.turn()
             return True
         begins = len(self._text)
-        if begins > RETOLD_CHARS_MAX or not piece:
+        if begins > limits.RETOLD_CHARS_MAX or not piece:
             return False
         self._text += piece if begins else piece.lstrip("\n")
-        places = [*self._places, begins] if begins >= RETOLD_CHARS_MIN else []
+        places = [*self._places, begins] if begins >= limits.RETOLD_CHARS_MIN else []
         same = [at for at in places if self._text.startswith(piece[: 2 * at - begins], begins - at)]
-        self._places = same[:RETOLD_PLACES_MAX]
+        self._places = same[: limits.RETOLD_PLACES_MAX]
         again = next((at for at in self._places if len(self._text) >= 2 * at), 0)
         if again:
             self._text = self._text[again:]
@@ -140,7 +134,6 @@ class Choices:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._settings = context.settings
         self._thought_name, self._other_name = (
             reversed(_REASONING_NAMES) if context.settings.reasoning == "reasoning" else _REASONING_NAMES
         )
@@ -203,7 +196,7 @@ class Choices:
         first = choice is None
         if choice is None:
             calls = Calls(number, self._context, self._ids)
-            choice = self._choices[number] = _Choice(number, calls, Think() if self._settings.think else None)
+            choice = self._choices[number] = _Choice(number, calls, Think() if self._context.settings.think else None)
         choice.said = ""
         missed: list[Any] = []
         if is_object(given.get("message")):  # Q59: cumulative, and some read it as the whole answer
@@ -265,7 +258,7 @@ class Choices:
             choice.structured = True
         if thought and named_otherwise:  # which may be equal next time
             draft.unique = True
-        if self._settings.reasoning == "as_is" or not isinstance(named_otherwise, str):
+        if self._context.settings.reasoning == "as_is" or not isinstance(named_otherwise, str):
             return
         if thought is None:
             draft.set("reasoning_name", path, name, named_otherwise)
@@ -283,7 +276,7 @@ class Choices:
         else:
             choice.thinking = False
             choice.said = content
-            if content and self._settings.cumulative:
+            if content and self._context.settings.cumulative:
                 if choice.text and content.startswith(choice.text):
                     choice.said = content[len(choice.text) :]
                     draft.set("content_cumulative", path, "content", choice.said)  # Q61
@@ -326,7 +319,7 @@ class Choices:
         Pieces of one reasoning detail follow each other under one type; every annotation is a new one.
         """
         key = str(path[-1])
-        if key not in choice.entries and len(choice.entries) >= LISTS_OF_A_DELTA_MAX:
+        if key not in choice.entries and len(choice.entries) >= limits.LISTS_OF_A_DELTA_MAX:
             return
         for place, entry in enumerate(entries):
             if not is_object(entry):

@@ -9,16 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from ..core import limits
 from ..core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
 from ..core.lifecycle import STATUS_ON_WIRE, State
-from ..core.limits import (
-    CALL_ID_CHARS_MAX,
-    CHUNKS_WAITING_MAX,
-    EMOJI_CHARS_MAX,
-    NAME_CHARS_MAX,
-    PREVIEW_BYTES_MAX,
-    UNDELIVERED_BYTES_MAX,
-)
 from ..core.model import Event, ForeignFrame, ResponseStarted, Terminator, ToolProgress, UpstreamError, Usage
 from ..emission.dialect import Context, Step
 from ..emission.frames import Out
@@ -55,7 +48,6 @@ class Repair:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._ledger = context.ledger
         #: What every chunk repeats, from the first one that contains it.
         self._envelope = envelope()
         self._choices = Choices(context)
@@ -224,7 +216,7 @@ class Repair:
         if draft.finished or draft.failure or not (draft.seeds or (others_wait and not says)):
             return self._release()
         waiting_bytes = sum(len(one.out.payload or b"") for one in self._waiting)
-        full = len(self._waiting) > CHUNKS_WAITING_MAX or waiting_bytes > UNDELIVERED_BYTES_MAX
+        full = len(self._waiting) > limits.CHUNKS_WAITING_MAX or waiting_bytes > limits.UNDELIVERED_BYTES_MAX
         return self._release() if full else []
 
     def _release(self) -> list[Step]:
@@ -237,7 +229,7 @@ class Repair:
             more = draft.unique or draft.before or draft.after or draft.flags or draft.failure or draft.events
             plain = not (self._unusual or more) and len(draft.value["choices"]) == 1
             for flag in draft.flags:
-                self._ledger.enter(draft.n, flag)
+                self._context.ledger.enter(draft.n, flag)
             if draft.edits:
                 draft.out.edit(list(draft.edits.values()))
             steps += [self._step(out) for out in draft.before]
@@ -294,7 +286,7 @@ class Repair:
                 ours["created"] = 0
 
     def _withheld(self, n: int, frame: Frame, repair: str) -> list[Step]:
-        self._ledger.frame(n, repair, frame.raw, None)
+        self._context.ledger.frame(n, repair, frame.raw, None)
         return []
 
     # -- tools of hermes-agent ----------------------------------------------------------------------------------------
@@ -316,7 +308,8 @@ class Repair:
             if key in _CARD_KEYS or (key in ("label", "emoji") and not isinstance(member, str)):
                 continue
             shown = short(member) if key == "label" else member
-            if len(dumps(shown)) <= PREVIEW_BYTES_MAX and not (key == "emoji" and len(member) > EMOJI_CHARS_MAX):
+            long = key == "emoji" and len(member) > limits.EMOJI_CHARS_MAX
+            if not long and len(dumps(shown)) <= limits.PREVIEW_BYTES_MAX:
                 card[key] = shown
         out = Out(n, card, came=frame.raw, repair="progress", event=PROGRESS_EVENT)
         return Step(n, (event,), out, delivers=True)
@@ -331,7 +324,7 @@ class Repair:
             return None
         known = ran.get(self._agent_ids.get(given, ""))
         runs = known is not None and known.state is State.RUNNING
-        if runs is (status == "running") or len(given) > CALL_ID_CHARS_MAX or len(name) > NAME_CHARS_MAX:
+        if runs is (status == "running") or len(given) > limits.CALL_ID_CHARS_MAX or len(name) > limits.NAME_CHARS_MAX:
             return None
         if known is not None and runs:
             return ToolProgress(n=n, id=known.id, name=known.name, status=status)

@@ -61,11 +61,24 @@ class Calls:
         elif entries is not None:
             draft.drop("calls_not_list", path, "tool_calls")
             self._lost = True
-        if is_object(function) and (self.announced or entries) and not self.legacy.name:
+        legacy = self.legacy  # it passes under its old name; its arguments must be text all the same (Q29)
+        if function is None:
+            return
+        if not is_object(function):
+            draft.drop("calls_not_list", path, "function_call")
+        elif (self.announced or entries) and not legacy.name:
             # llama-cpp-python writes each call under both names; the newer one counts.
             draft.drop("legacy_call_twin", path, "function_call")
-        elif function is not None:
-            self._legacy(draft, Entry(path, {"function": function}))
+        elif not (legacy.name or function.get("name") or function.get("arguments")):
+            draft.drop("legacy_call_empty", path, "function_call")  # held, it would go out as a call
+        else:
+            if "name" in function and legacy.name:
+                draft.drop("name_repeated", (*path, "function_call"), "name")  # Q15
+            entry = Entry(path, {"function": function})
+            entry.member = "function_call"
+            legacy.name = legacy.name or entry.name
+            legacy.take(entry.text)
+            draft.touch(legacy, entry)
 
     def late(self, draft: Draft, path: Path, delta: dict[str, Any]) -> None:
         """Withhold calls after the finish; damage those that were handed over as if they had no arguments."""
@@ -153,20 +166,6 @@ class Calls:
             return
         for repair, place in hidden:
             draft.drop(repair, path, place)
-
-    def _legacy(self, draft: Draft, entry: Entry) -> None:
-        """Pass a legacy call under its old name; its arguments must be text all the same (Q29)."""
-        legacy, given, entry.member = self.legacy, entry.function, "function_call"
-        if given is None:
-            draft.drop("calls_not_list", entry.path, entry.member)
-        elif not (legacy.name or given.get("name") or given.get("arguments")):
-            draft.drop("legacy_call_empty", entry.path, entry.member)  # held, it would go out as a call
-        else:
-            if "name" in given and legacy.name:
-                draft.drop("name_repeated", (*entry.path, entry.member), "name")  # Q15
-            legacy.name = legacy.name or entry.name
-            legacy.take(entry.text)
-            draft.touch(legacy, entry)
 
     # -- which call ---------------------------------------------------------------------------------------------------
 
@@ -411,9 +410,8 @@ class Calls:
 
     def _unique_id(self, given: str, call: KnownCall) -> str:
         """Return the upstream's id; a missing one (Q1) or one that another call has is made from stream and number."""
-        call_id = given
-        if not given or given in self._ids:
-            call_id = f"call_{self._context.stream_id}_{self._choice}_{call.number}"
+        made = f"call_{self._context.stream_id}_{self._choice}_{call.number}"
+        call_id = made if not given or given in self._ids else given
         while call_id in self._ids:  # the upstream made the same one up
             call_id += "_"
         self._ids.add(call_id)

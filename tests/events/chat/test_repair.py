@@ -85,7 +85,7 @@ def test_so_many_chunks_wait_for_what_comes_next(count: int) -> None:
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_chunks_that_wait_have_a_bound_together(over: int, monkeypatch: pytest.MonkeyPatch) -> None:
     bound = len(seed(0)) + len(seed(1)) - 2 * len(b"data: \n\n") - over
-    monkeypatch.setattr("wiretape.events.chat.repair.UNDELIVERED_BYTES_MAX", bound)
+    monkeypatch.setattr("wiretape.events.core.limits.UNDELIVERED_BYTES_MAX", bound)
     emitter = Emitter()
     sent = [frame for record in tape([seed(0), seed(1)])[:-1] for frame in emitter.feed(record)]
     assert len(sent) == (2 if over > 0 else 0)

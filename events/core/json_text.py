@@ -62,9 +62,8 @@ def parse(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         pass
-    if _nests_too_deeply(text):
-        return ABSENT
     try:
+        _refuse_depth(text)
         return _decode(text.decode())
     except (ValueError, RecursionError):
         return ABSENT
@@ -76,8 +75,7 @@ def parse_exactly(text: bytes) -> tuple[Any, list[str]]:
     Such a value can only be written. Of repeated keys the last one counts, as in every JSON reader that we know. Raise
     ValueError beyond the depth that every supported Python reads.
     """
-    if _nests_too_deeply(text):
-        raise ValueError("nested too deeply")
+    _refuse_depth(text)
     repeated: list[str] = []
 
     def from_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -91,16 +89,15 @@ def parse_exactly(text: bytes) -> tuple[Any, list[str]]:
     return json.loads(text, object_pairs_hook=from_pairs, parse_float=fragment, parse_int=fragment), repeated
 
 
-def _nests_too_deeply(text: bytes) -> bool:
+def _refuse_depth(text: bytes) -> None:
     if text.count(b"[") + text.count(b"{") <= JSON_NESTING_MAX:
-        return False
+        return
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(text):
         first = text[token.start()]
         depth += (first in b"{[") - (first in b"}]")
         if depth > JSON_NESTING_MAX:
-            return True
-    return False
+            raise ValueError("nested too deeply")
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -161,11 +158,7 @@ def _scalar(value: Any) -> str:
 
 def joined_surrogates(text: str) -> str:
     """Join the halves of characters that were split over deltas; a half alone becomes U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Boundary:

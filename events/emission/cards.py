@@ -96,9 +96,7 @@ class Cards:
         outs: list[Out] = []
         for call in calls if self._on else ():
             status = STATUS_ON_WIRE.get(call.state)
-            if status is None or not call.name or live.ran.get(call.id, call) is not call:
-                continue
-            if self._shows(n, call):
+            if status and call.name and live.ran.get(call.id, call) is call and self._shows(n, call):
                 outs.append(writer.call_card(n, call, status))
         return outs
 

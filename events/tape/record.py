@@ -209,10 +209,9 @@ def _checked(head: bytes, payload: bytes | None, value: Any) -> Record | str:
         return "carries its bytes twice"
     try:
         if given:
-            raw = keys.pop("raw").encode() if "raw" in keys else base64.b64decode(keys.pop("b64"), validate=True)
-    except (AttributeError, KeyError, TypeError, ValueError):  # no text, a lone surrogate, or not base64
-        raw = None
-    if given and (raw is None or len(given) > 1):
+            (key,) = given
+            raw = keys.pop("raw").encode() if key == "raw" else base64.b64decode(keys.pop("b64"), validate=True)
+    except (AttributeError, KeyError, TypeError, ValueError):  # two of them, no text, a lone surrogate, or not base64
         return "its bytes are not as they should be"
     if keys and _DATA in dumps(keys):
         return "a nested key named data"

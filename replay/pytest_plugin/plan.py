@@ -24,7 +24,7 @@ Mode = Literal["replay", "once", "rewrite", "verify", "off"]
 Named = str | float | Sequence[str | int]
 
 #: The words of the marker.
-_WORDS: Final = {"speed", "max_gap_ms", "match", "repeat", "partly", "fault", "rechunk", "prefixes", "end"}
+_WORDS: Final = {"speed", "max_gap_ms", "match", "repeat", "partly", "fault", "prefixes", "end"}
 _CHOICES: Final[Mapping[str, Sequence[str]]] = {
     "match": ("key", "position"),
     "prefixes": ("frames", "bytes"),
@@ -149,8 +149,7 @@ def _mistake_in(words: Mapping[str, Any]) -> str:
 def _faults(words: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the faults of a marker: `fault` is one text or several (docs/replay.md)."""
     fault = words.get("fault", ())
-    rechunk = {"rechunk": words["rechunk"]} if "rechunk" in words else {}
-    return (*([fault] if isinstance(fault, str) else fault), *named_faults(rechunk))
+    return (fault,) if isinstance(fault, str) else tuple(fault)
 
 
 def named_faults(named: Mapping[str, Named]) -> list[str]:

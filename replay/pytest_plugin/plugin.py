@@ -40,7 +40,7 @@ _MODES: Final = ("replay", "once", "rewrite", "verify", "off")
 _SETTINGS: Final = ("tape", "tape_upstream", "tape_speed", "tape_max_age")
 _MARKER: Final = (
     "tape(*files, speed='instant', max_gap_ms=None, match='key', repeat=False, partly=False, "
-    "fault=None, rechunk=None, prefixes=None, end='cut'): replay a tape instead of asking a provider; without a file "
+    "fault=None, prefixes=None, end='cut'): replay a tape instead of asking a provider; without a file "
     "tapes/<module>/<test>.tape"
 )
 #: Tests that share a tape mostly follow each other. Every tape kept in memory slows the garbage collector down.

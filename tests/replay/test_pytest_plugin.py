@@ -723,7 +723,7 @@ WRONG = {
     "speed=-1": "the tape marker's speed is instant, original or a factor such as 10, not -1",
     "max_gap_ms='x'": "the tape marker's max_gap_ms is a number of milliseconds, not 'x'",
     "fault='zz'": "the tape marker: fault 'zz': *",
-    "rechunk='x'": "the tape marker: fault 'rechunk=x': *",
+    "fault='rechunk=x'": "the tape marker: fault 'rechunk=x': *",
 }
 
 

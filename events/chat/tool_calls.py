@@ -243,8 +243,8 @@ class Calls:
         """Return whether the entry says that it is about this call; what the client sees as its id may be another."""
         return bool(entry.id) and self._by_id.get(entry.id) is call
 
-    def _start(self, place: int | None) -> KnownCall:
-        call = KnownCall(len(self.known), place)
+    def _start(self, place: int | None, name: str = "", *, custom: bool | None = None) -> KnownCall:
+        call = KnownCall(len(self.known), place, name=name, custom=custom)
         self.known.append(call)
         if place is not None:
             self._by_index[place] = call
@@ -377,7 +377,8 @@ class Calls:
         at = call.take(text)
         if at is not None and may_split and not call.bare and self.known[-1].announced:
             draft.say(entry, "call_split", "arguments", text[:at])
-            self._send_apart(draft, "call_split", text[at:], self._following(call))
+            following = self._start(call.place, call.name, custom=call.custom)
+            self._send_apart(draft, "call_split", text[at:], following)
 
     def _send_apart(self, draft: Draft, repair: str, text: str, call: KnownCall) -> None:
         """Send more arguments or the start of a call in a frame of its own, and the start of each further one in it."""
@@ -400,13 +401,7 @@ class Calls:
             text = text[at:]
             if not text:
                 return
-            call, repair = self._following(call), "call_split"
-
-    def _following(self, call: KnownCall) -> KnownCall:
-        """Return the next call of the same tool, at the same index."""
-        following = self._start(call.place)
-        following.name, following.custom = call.name, call.custom
-        return following
+            call, repair = self._start(call.place, call.name, custom=call.custom), "call_split"
 
     def _unique_id(self, given: str, call: KnownCall) -> str:
         """Return the upstream's id; a missing one (Q1) or one that another call has is made from stream and number."""

@@ -1,7 +1,8 @@
 """The places in a response of any dialect: frames, bytes, text, arguments of calls, and its end."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.chat.chunk import function_of
@@ -11,12 +12,14 @@ from wiretape.events.wire.sse import Decoder
 
 __all__ = ["PLACES", "FaultError", "Place", "Places", "error_frame", "place_of", "without_finish"]
 
-#: Places by what follows the colon: nothing, a number, a number that is 1 if it is left out, or a name.
-_BARE: Final = ("start", "end", "finish", "done")
-_NUMBERED: Final = ("frame", "byte")
-_COUNTED: Final = ("char", "text")
-PLACES: Final = (*_BARE, *_NUMBERED, *_COUNTED, "tool")
-_PLACE: Final = re.compile(r"([a-z]+)(?:_call)?(?::(.*?))?(?:\+(\d{1,9}))?")
+#: By word: what may follow it. A `char` or a `text` without a number is the first one.
+PLACES: Final[Mapping[str, str]] = MappingProxyType(
+    dict.fromkeys(("start", "end", "finish", "done"), "")
+    | dict.fromkeys(("frame", "byte"), r":\d{1,12}")
+    | dict.fromkeys(("char", "text"), r"(?::[1-9]\d{0,11})?")
+    | {"tool": ":.+"}
+)
+_PLACE: Final = re.compile(r"([a-z]+)(?:_call)?(:.*?)?(?:\+(\d{1,9}))?")
 #: The first byte of a character of several bytes.
 _LEAD: Final = re.compile(rb"[\xc2-\xf4](?=[\x80-\xbf])")
 #: Tuples, because a type may be any JSON, also an unhashable list.
@@ -42,23 +45,13 @@ class Place(NamedTuple):
 def place_of(text: str) -> Place:
     """Parse a place; raise FaultError."""
     found = _PLACE.fullmatch(text)
-    if found is None or found[1] not in PLACES:
-        raise FaultError(f"{text!r} is not a place: {', '.join(PLACES)} (as in frame:3, byte:120, tool:write_file)")
-    word, value, further = found[1], found[2], int(found[3] or 0)
-    if further and word not in ("frame", "tool"):
-        raise FaultError(f"{text!r}: only frame and tool take +N")
-    if word in _BARE:
-        if value is not None:
-            raise FaultError(f"{text!r}: {word} takes no value")
-        return Place(word)
+    word, value, further = found.groups("") if found is not None else ("", "", "")
+    if word not in PLACES or not re.fullmatch(PLACES[word], value) or (further and word not in ("frame", "tool")):
+        forms = "start, end, finish, done, frame:3, frame:3+10, byte:120, char, text:2, tool:write_file, tool:*+5"
+        raise FaultError(f"{text!r} is not a place, as in {forms}")
     if word == "tool":
-        if not value:
-            raise FaultError(f"{text!r}: tool takes a name, as in tool:write_file, or tool:*")
-        return Place(word, name=value, further=further or 1)
-    value = "1" if value is None and word in _COUNTED else value
-    if value is None or not re.fullmatch(r"\d{1,12}", value) or (word in _COUNTED and int(value) == 0):
-        raise FaultError(f"{text!r}: {word} takes a number, as in {word}:3")
-    return Place(word, int(value), further=further)
+        return Place(word, name=value[1:], further=int(further or 0) or 1)
+    return Place(word, int(value[1:] or 1), further=int(further or 0))
 
 
 # -- places -----------------------------------------------------------------------------------------------------------

@@ -123,14 +123,11 @@ def _text(raw: bytes) -> str:
 def _of_json(text: Text) -> Iterator[Words]:
     for scalar in text.scalars:
         token = text.json[scalar.start : scalar.end]
-        if scalar.sort == "string" and _is_words(path := scalar.path, said := _said(token)):
+        value = parse(token) if scalar.sort == "string" else None
+        said = value if isinstance(value, str) else _text(token)
+        if scalar.sort == "string" and _is_words(path := scalar.path, said):
             form: Literal["json", "arguments"] = "arguments" if path[-1:] == ("arguments",) else "json"
             yield Words(text.place(scalar.start), text.place(scalar.end), path, said, form)
-
-
-def _said(token: bytes) -> str:
-    value = parse(token)
-    return value if isinstance(value, str) else _text(token)
 
 
 def _is_words(path: Path, said: str) -> bool:

@@ -273,18 +273,14 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _lines(records: Sequence[Record]) -> Iterator[bytes]:
-    clock, kept = clocked([_escaped(record) for record in records])
+    kinds = (f"={each.kind}" if each.kind in _OURS or each.kind.startswith("=") else each.kind for each in records)
+    clock, kept = clocked([record._replace(kind=kind) for record, kind in zip(records, kinds, strict=True)])
     written = (line for record in kept for line in _written(record))
     for number, each in enumerate(written):
         line = encode_line(each._replace(n=0, t=0))
         yield b"{%b" % line[_BODY_AT + len(_NUMBERED) : -1]
         if not number:
             yield dumps({"k": "clock", **clock.to_keys()})
-
-
-def _escaped(record: Record) -> Record:
-    ours = record.kind in _OURS or record.kind.startswith("=")
-    return record._replace(kind="=" + record.kind) if ours else record
 
 
 def _written(record: Record) -> Iterator[Record]:

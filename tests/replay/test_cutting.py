@@ -68,7 +68,7 @@ def test_a_missing_place_or_stream_is_an_error() -> None:
         cut(whole, "frame:99", "reset", stream=1)
     with pytest.raises(TapeError, match="there is no stream 2, the tape has 1"):
         cut(whole, "frame:1", "reset", stream=2)
-    with pytest.raises(FaultError, match="frame takes a number"):
+    with pytest.raises(FaultError, match="is not a place"):
         cut(whole, "frame:x", "reset")
 
 

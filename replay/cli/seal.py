@@ -138,8 +138,6 @@ def _recordings(names: Sequence[str], data: str | None, config: str | None) -> "
 
     seen: dict[Path, str] = {}
     for name in names:
-        if name == "-":
-            raise FailedError("tapes are read from files, not from stdin", BAD_USAGE)
         if (path := Path(name).resolve()) in seen:
             twice = f"{name} is the same file as {seen[path]}" if seen[path] != name else f"{name} is named twice"
             raise FailedError(twice, BAD_USAGE)

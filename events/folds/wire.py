@@ -116,6 +116,8 @@ class Wire:
         self.content = False
         #: Choices without a finish.
         self.unfinished: dict[int, Choice] = {}
+        #: The answer is whole: every choice that started has a finish.
+        self.finished = False
         #: The protocol's own terminator has come.
         self.terminated = False
         self.error: model.UpstreamError | None = None
@@ -189,6 +191,7 @@ class Wire:
         if choice is None:
             choice = self.choices[index] = self.unfinished[index] = Choice()
             self._dispatched = True
+            self.finished = False
             self._room(_CALL_OR_CHOICE)
         return choice
 
@@ -201,11 +204,6 @@ class Wire:
         """Yield these, then the tools that the upstream ran itself."""
         yield from self.calls()
         yield from self.ran.values()
-
-    @property
-    def finished(self) -> bool:
-        """Whether the answer is whole: every choice that started has a finish."""
-        return bool(self.choices) and not self.unfinished
 
     @property
     def said_whole(self) -> bool:
@@ -299,5 +297,6 @@ class Wire:
                 self.handed_over = True
             elif call.state is State.ANNOUNCED:
                 call.move(event.n, Trigger.LENGTH, event.reason)
+        self.finished = not self.unfinished
         if self.finished:
             self.unheard += self._drop_running(event.n, "completed")

@@ -401,6 +401,17 @@ def test_a_call_that_the_client_runs_is_not_reported_again() -> None:
     assert result.repairs == ["call_type", "lifecycle", "progress_withheld"]
 
 
+@pytest.mark.parametrize("call_id", ["call_0", "call_2"])
+def test_tool_is_reported_next_to_a_call_of_another_id(call_id: str) -> None:
+    first, second = call(role=True, index=0, id=call_id, name="f", arguments="{}"), text("x", role=True, index=1)
+    result = hermes(first, second, frame({}, "tool_calls"), running(), completed(), frame({}, "stop", 1), DONE)
+    assert [told[:2] for told in lives(result)] == [
+        (call_id, "running"),
+        ("call_1", "running"),
+        ("call_1", "completed"),
+    ]
+
+
 def test_in_the_folds_a_tool_that_it_runs_has_the_life_of_any_call() -> None:
     ran = [running(), running("read", "call_2"), completed(), running("_plan", "call_3"), completed("x", "y")]
     result = hermes(ROLE, *ran, completed("read", "call_2", "failed"))

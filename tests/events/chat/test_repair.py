@@ -227,6 +227,22 @@ def test_other_members_of_a_whole_answer_are_kept() -> None:
     assert head(run(tape([answer], body=True)).sent[0])["x_region"] == "eu"
 
 
+@pytest.mark.parametrize(("n", "merged"), [(None, True), (1, True), (0, False), (2, False), ("x", False)], ids=str)
+def test_calls_of_a_whole_answer_join_its_text_where_one_answer_was_requested(n: Any, *, merged: bool) -> None:
+    calls = [{"tool_calls": [call_entry(call_id, "f", "{}")]} for call_id in "ab"]
+    messages = [{"content": "hi"}, *calls]
+    choices = [{"index": index, "message": message, "x_at": index} for index, message in enumerate(messages)]
+    result = run(tape([dumps({**HEAD, "choices": choices})], body=True, request={"stream": True, "model": "m", "n": n}))
+    assert [one.choice for one in result.wire.calls()] == ([0, 0] if merged else [1, 2])
+    assert [choice["x_at"] for choice in head(result.sent[0])["choices"]] == ([1] if merged else [0, 1, 2])
+
+
+def test_name_alone_makes_an_entry_with_an_empty_custom_member_a_function() -> None:
+    entry = {"index": 0, "id": "a", "type": "function", "function": {"name": "f"}, "custom": {}}
+    result = run(tape([tool_calls(entry, role=True), finish("tool_calls"), DONE]))
+    assert [(call.name, call.custom) for call in result.wire.calls()] == [("f", False)]
+
+
 def test_custom_call_of_type_function_gets_its_type() -> None:
     entry = {"index": 0, "id": "a", "type": "function", "custom": {"name": "f", "input": "x"}}
     sent = run(tape([frame({"role": "assistant", "tool_calls": [entry]}), finish("tool_calls"), DONE])).sent

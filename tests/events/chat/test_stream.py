@@ -147,6 +147,19 @@ def test_a_warning_before_the_first_chunk_takes_its_role_along() -> None:
     assert [b'"role"' in one for one in result.sent] == [False, True, False, False]
 
 
+def test_warning_takes_the_role_of_its_own_choice_only() -> None:
+    """Two entries of the chunk belong to choice 300, a number that is two objects in Python."""
+    begun = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "write_file", "arguments": "{"}}
+    choices = [
+        {"index": 300, "delta": {"role": "assistant"}, "finish_reason": None},
+        {"index": 300, "delta": {"tool_calls": [begun]}, "finish_reason": "length"},
+        {"index": 301, "delta": {"role": "assistant", "content": "hi"}, "finish_reason": None},
+    ]
+    result = run(tape([sse({**HEAD, "choices": choices})], request={"stream": True, "n": 400}, on_partial="both"))
+    warned, shown = (json.loads(sent[6:])["choices"] for sent in result.sent[1:3])
+    assert [choice["delta"].get("role") for choice in [*warned, *shown]] == ["assistant", None, None, "assistant"]
+
+
 def test_a_good_call_next_to_a_malformed_one_is_not_handed_over() -> None:
     good = begin("call_2", "read", "{}", 1)
     result = run(tape([*CUT, good, CALLS, DONE]))

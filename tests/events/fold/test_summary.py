@@ -6,7 +6,7 @@ from tests.support.chat import DONE, call, call_entry, finish, frame, run, sse, 
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta
 from wiretape.events.emit import summarise
-from wiretape.events.folds.summary import Markup, StreamSummary, Warned
+from wiretape.events.folds.summary import Answer, Markup, StreamSummary, Warned
 from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
@@ -112,6 +112,20 @@ def test_without_events_only_the_facts_of_the_catalogue_are_kept() -> None:
 def test_an_end_alone_is_no_silence() -> None:
     summary = summarise([Record(0, 100, "end", {"cause": "eof"})])
     assert (summary.longest_silence_us, summary.longest_pause_us) == (0, 0)
+
+
+def test_answer_has_the_finish_of_its_choice() -> None:
+    summary = summarise(tape([text("x", role=True), finish(), DONE]))
+    assert [summary.answer(choice) for choice in (0, 1)] == [Answer(0, "x", "", "", "stop"), Answer(1, "", "", "", "")]
+
+
+def test_received_bytes_are_those_of_the_end_where_it_counts_them() -> None:
+    records = tape([text("x", role=True)])
+    counted = {key: records[-1].keys[key] for key in ("bytes", "frames", "sha256")}
+    assert summarise(records).received == counted
+    without = {"bytes": len(text("x", role=True)), "frames": 1}
+    assert summarise(records[:-1]).received == without
+    assert summarise([*records[:-1], records[-1]._replace(keys={"cause": "eof"})]).received == without
 
 
 def test_results_marks_and_refusals_are_kept() -> None:

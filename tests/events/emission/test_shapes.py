@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.chat import DONE, HEAD, call, finish, frame, sse, text
+from tests.support.chat import DONE, HEAD, call, finish, frame, run, sse, tape, text
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.model import Event
@@ -57,6 +57,7 @@ SAME = {
     "escapes around the text": [
         frame({**ROLE, "content": word}, note="e").replace(b'"note":"e"', b'"note":"\\u00e9"') for word in "abcdef"
     ],
+    "a finish on each": [frame({"content": word}, "stop") for word in "abcdef"],
     "usage on each": [frame({"content": "a"}, usage={"total_tokens": count}) for count in range(6)],
     "numbers that lose their spelling": [
         frame({**ROLE, "content": word}, x=1.5).replace(b"1.5", b"1.50") for word in "abcdef"
@@ -77,6 +78,12 @@ def test_text_is_the_same_next_to_a_number_that_orjson_cannot_write() -> None:
     first = text("hi", role=True).replace(b'"created":7', b'"created":1%b' % (b"0" * 27))
     upstream = b"".join([first, *(text(word) for word in ("a", "b", "\x7f", "\xe9")), finish(), DONE])
     assert emitted(upstream, skim=True)[:2] == emitted(upstream, skim=False)[:2]
+
+
+def test_bytes_after_the_last_frame_are_no_frame_of_its_shape() -> None:
+    frames = [text("hi", role=True), *map(text, "abc")]
+    records = tape([*frames, text("d").removeprefix(b"data: ").strip()])
+    assert run(records).sent[:-1] == run([one._replace(shape=None) for one in records]).sent[:-1] == frames
 
 
 #: How many of these frames, sent twice over, are quick: live, read from a tape, with a ledger, and with a sink alone.

@@ -1,5 +1,7 @@
 """The summary of a stream, and leaked markup, which is found wherever its pieces were cut (Q77, Q78, Q81 to Q83)."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.chat import DONE, call, call_entry, finish, frame, run, sse, tape, text, tool_calls
@@ -117,6 +119,25 @@ def test_an_end_alone_is_no_silence() -> None:
 def test_answer_has_the_finish_of_its_choice() -> None:
     summary = summarise(tape([text("x", role=True), finish(), DONE]))
     assert [summary.answer(choice) for choice in (0, 1)] == [Answer(0, "x", "", "", "stop"), Answer(1, "", "", "", "")]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "keys", "ending", "flags"),
+    [
+        ("chat", {"cause": "eof"}, "completed", ["no_done"]),
+        ("chat", {"cause": "eof", "ending": "reset", "flags": ["unframed", 7]}, "reset", ["unframed"]),
+        ("", {"cause": "eof", "ending": 7}, "internal", []),
+        ("chat", None, None, ["no_done"]),
+    ],
+    ids=["computed", "stated", "neither", "running"],
+)
+def test_ending_is_the_stated_one_or_else_computed(
+    dialect: str, keys: dict[str, Any] | None, ending: str | None, flags: list[str]
+) -> None:
+    opened, *records, end = tape([text("x", role=True), finish()])
+    ends = [] if keys is None else [end._replace(keys=keys)]
+    summary = summarise([opened._replace(keys={**opened.keys, "dialect": dialect}), *records, *ends])
+    assert (summary.ending, summary.flags) == (ending, flags)
 
 
 def test_received_bytes_are_those_of_the_end_where_it_counts_them() -> None:

@@ -206,6 +206,12 @@ def test_a_call_of_this_stream_may_have_the_id_of_one_that_is_answered_here() ->
     assert told(run(answering(ANSWERED, [at_once, DONE]))) == [("completed", "call_0"), ("running", "call_0")]
 
 
+def test_results_that_come_between_frames_are_reported_with_the_next_frame() -> None:
+    made = tape([text("a", role=True), text("b"), text("c"), text("d"), finish(), DONE])
+    late = [*made[:4], Record(4, 2, "results", {"results": ANSWERED}), *(one._replace(n=one.n + 1) for one in made[4:])]
+    assert [one.startswith(b"event") for one in run(late).sent] == [False] * 3 + [True] + [False] * 3
+
+
 def test_never_two_frames_of_one_status_for_one_call() -> None:
     """The defect found in review of hermes pull 16666: a progress and a start frame for the same call."""
     pieces = [begin("call_1", "read", '{"a":')]

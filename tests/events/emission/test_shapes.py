@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.chat import DONE, HEAD, call, finish, frame, run, sse, tape, text
+from tests.support.chat import DONE, HEAD, call, chunk, finish, frame, run, sse, tape, text
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.model import Event
@@ -57,6 +57,10 @@ SAME = {
     "escapes around the text": [
         frame({**ROLE, "content": word}, note="e").replace(b'"note":"e"', b'"note":"\\u00e9"') for word in "abcdef"
     ],
+    "a message that grows next to the delta": [
+        chunk({"index": 0, "message": {"content": word}, "delta": {"content": "x"}, "finish_reason": None})
+        for word in ("a", "ab", "abc", "abcd")
+    ],
     "a finish on each": [frame({"content": word}, "stop") for word in "abcdef"],
     "usage on each": [frame({"content": "a"}, usage={"total_tokens": count}) for count in range(6)],
     "numbers that lose their spelling": [
@@ -72,6 +76,12 @@ SAME = {
 def test_frames_are_the_same_whether_they_are_parsed_or_not(case: str, settings: dict[str, Any]) -> None:
     upstream = b"".join([text("hi", role=True), *SAME[case], *SAME[case], finish(), DONE])
     assert emitted(upstream, skim=True, **settings)[:2] == emitted(upstream, skim=False, **settings)[:2]
+
+
+def test_frame_that_is_sent_with_an_earlier_one_gives_the_form_of_the_next() -> None:
+    pieces = [frame({**ROLE, "content": word}) for word in "ab"]
+    upstream = b"".join([frame({**ROLE, "content": ""}, note="a"), *pieces, finish(), DONE])
+    assert emitted(upstream, skim=True)[:2] == emitted(upstream, skim=False)[:2]
 
 
 def test_text_is_the_same_next_to_a_number_that_orjson_cannot_write() -> None:

@@ -237,6 +237,18 @@ def test_calls_of_a_whole_answer_join_its_text_where_one_answer_was_requested(n:
     assert [choice["x_at"] for choice in head(result.sent[0])["choices"]] == ([1] if merged else [0, 1, 2])
 
 
+@pytest.mark.parametrize(("before", "settings"), [([HI], {}), ([], {"synthesise": False})], ids=["after text", "off"])
+def test_unframed_answer_is_not_made_into_a_stream(before: list[bytes], settings: dict[str, Any]) -> None:
+    answer = b'{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}]}'
+    result = run(tape([*before, answer], **settings))
+    assert (result.sent[:-1], result.ended.flags) == (before, ("not_a_stream",))
+
+
+def test_status_of_a_failure_needs_a_code() -> None:
+    result = run(tape([HI, frame({"content": "!"}, base_resp={"status_msg": "fine"}), finish(), DONE]))
+    assert (len(result.sent), result.ended.ending) == (4, "completed")
+
+
 def test_name_alone_makes_an_entry_with_an_empty_custom_member_a_function() -> None:
     entry = {"index": 0, "id": "a", "type": "function", "function": {"name": "f"}, "custom": {}}
     result = run(tape([tool_calls(entry, role=True), finish("tool_calls"), DONE]))

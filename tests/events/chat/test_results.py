@@ -77,7 +77,8 @@ def test_a_result_that_answers_no_call_of_the_last_message_is_an_orphan() -> Non
         Result("call_2", "write", "ok", arguments="{}"),
         Result("", "", "ok", orphan=True),
     ]
-    assert found(answered("call_1")) == [Result("call_1", "", "ok", orphan=True)]
+    assert results_in({"messages": [answered("call_1")]}) == Results([Result("call_1", "", "ok", orphan=True)], 0, 0)
+    assert found(USER, answered("call_1")) == [Result("call_1", "", "ok", orphan=True)]
     assert found("junk", answered("call_1")) == [Result("call_1", "", "ok", orphan=True)]
 
 

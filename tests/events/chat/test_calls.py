@@ -349,3 +349,9 @@ def test_arguments_of_a_whole_message_are_found_after_an_entry_that_is_no_object
     entries = [5, {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}]
     whole = chunk({"index": 0, "delta": {}, "message": {"tool_calls": entries}, "finish_reason": "tool_calls"})
     assert calls(run(tape([START, whole, DONE]))) == [("a", "f", '{"x":1}', "running")]
+
+
+def test_call_without_arguments_runs_before_the_same_tool_with_an_empty_object() -> None:
+    frames = [begin("a", "f", "", role=True), begin("b", "f", "{}"), finish("tool_calls"), DONE]
+    calls = run(tape(frames)).wire.calls()
+    assert [(call.id, call.arguments, call.state) for call in calls] == [(id_, "{}", State.RUNNING) for id_ in "ab"]

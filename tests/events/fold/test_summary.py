@@ -76,7 +76,9 @@ def test_a_new_attempt_starts_from_nothing() -> None:
     for number, frames in enumerate(([frame({}, usage={"total_tokens": 1})], [text("b", role=True)]), 1):
         records += recorder.attempt(10 * number, {"number": number})
         records.append(recorder.record("head", 10 * number, {"status": 500 + number}))
-        records.append(recorder.record("failed", 10 * number, {"attempt": number, "error": f"e{number}"}))
+        records.append(
+            recorder.record("failed", 10 * number, {"address": "a", "attempt": number, "error": f"e{number}"})
+        )
         for data in frames:
             records += recorder.read(10 * number + 1, data)
     summary = summarise(records)
@@ -84,8 +86,20 @@ def test_a_new_attempt_starts_from_nothing() -> None:
     assert (summary.records, summary.attempts) == (
         len(records),
         [
-            {"n": 1, "at_us": 10, "number": 1, "status": 501, "failure": {"n": 3, "at_us": 10, "error": "e1"}},
-            {"n": 5, "at_us": 20, "number": 2, "status": 502, "failure": {"n": 7, "at_us": 20, "error": "e2"}},
+            {
+                "n": 1,
+                "at_us": 10,
+                "number": 1,
+                "status": 501,
+                "failure": {"n": 3, "at_us": 10, "address": "a", "error": "e1"},
+            },
+            {
+                "n": 5,
+                "at_us": 20,
+                "number": 2,
+                "status": 502,
+                "failure": {"n": 7, "at_us": 20, "address": "a", "error": "e2"},
+            },
         ],
     )
 
@@ -101,6 +115,18 @@ def test_silence_counts_from_the_attempt_and_a_pause_from_content() -> None:
     assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (30, 20)
     records.append(recorder.end(125, {"cause": "stalled"}))
     assert (summarise(records).longest_silence_us, summarise(records).longest_pause_us) == (40, 40)
+
+
+def test_keepalive_of_an_agent_ends_a_silence() -> None:
+    def silence(*settings: dict[str, bool]) -> int:
+        recorder = Recorder()
+        records = [recorder.record("open", 0, {"format": 1, "dialect": "chat", "settings": each}) for each in settings]
+        records += recorder.attempt(10, {"number": 1})
+        records += [*recorder.read(60, b": keepalive\n\n"), *recorder.read(100, text("a", role=True))]
+        return summarise(records).longest_silence_us
+
+    assert (silence({"hermes": True}), silence({"hermes": False}), silence()) == (50, 90, 90)
+    assert summarise([]).t == 0
 
 
 def test_without_events_only_the_facts_of_the_catalogue_are_kept() -> None:
@@ -160,9 +186,10 @@ def test_results_marks_and_refusals_are_kept() -> None:
     assert summary.answer().refusal == "no"
 
 
-def test_stream_of_another_dialect_has_the_warnings_of_its_tape() -> None:
+@pytest.mark.parametrize("dialect", ["", "responses"])
+def test_stream_of_another_dialect_has_the_warnings_of_its_tape(dialect: str) -> None:
     recorder = Recorder()
-    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": ""}), recorder.body(1, b"{}")]
+    records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": dialect}), recorder.body(1, b"{}")]
     records.append(recorder.end(2, {"cause": "reset", "ending": "reset", "flags": ["unframed"]}))
     assert summarise(records).warnings == [Warned("reset", ()), Warned("unframed", ())]
 

@@ -66,8 +66,7 @@ class Calls:
             return
         if not is_object(function):
             draft.drop("calls_not_list", path, "function_call")
-        elif (self.announced or entries) and not legacy.name:
-            # llama-cpp-python writes each call under both names; the newer one counts.
+        elif self._is_twin(delta):
             draft.drop("legacy_call_twin", path, "function_call")
         elif not (legacy.name or function.get("name") or function.get("arguments")):
             draft.drop("legacy_call_empty", path, "function_call")  # held, it would go out as a call
@@ -83,10 +82,13 @@ class Calls:
     def late(self, draft: Draft, path: Path, delta: dict[str, Any]) -> None:
         """Withhold calls after the finish; damage those that were handed over as if they had no arguments."""
         for key in CALL_KEYS:
-            if delta.get(key) is not None:
+            legacy = key == "function_call"
+            if legacy and self._is_twin(delta):
+                draft.drop("legacy_call_twin", path, key)
+            elif delta.get(key) is not None:
                 draft.drop("late_call", path, key)
-            if delta.get(key):
-                draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
+                if legacy or delta[key]:
+                    draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
         more = [self.legacy] if Entry((), {"function": delta.get("function_call")}).text else []
         for place, given in enumerate(as_list(delta.get("tool_calls"))):
             entry = Entry((), as_object(given))
@@ -95,6 +97,11 @@ class Calls:
             if call and same and entry.text and entry.may_be_of(call):
                 more.append(call)
         draft.events += self.damage([call for call in more if call.supplied], draft.n)
+
+    def _is_twin(self, delta: dict[str, Any]) -> bool:
+        """Return whether a legacy call repeats one of the list: llama-cpp-python writes each call under both names."""
+        known = self.announced or bool(delta.get("tool_calls"))
+        return known and not self.legacy.name and is_object(delta.get("function_call"))
 
     def close(self, draft: Draft, word: str, *, lost: bool) -> None:
         """Close the calls: a call without a byte of arguments takes none, which is `{}` (Q25).

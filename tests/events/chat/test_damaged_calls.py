@@ -215,12 +215,25 @@ def test_legacy_arguments_after_the_finish_end_in_an_error() -> None:
 
 @pytest.mark.parametrize(
     "late",
-    [arguments(""), begin("call_b", "write_file", '{"a":1}'), call(index=0, name="read_file", arguments='{"a":1}')],
+    [
+        *(
+            arguments(""),
+            begin("call_b", "write_file", '{"a":1}'),
+            call(index=0, name="read_file", arguments='{"a":1}'),
+        ),
+        frame({"function_call": "x"}),
+    ],
 )
 def test_another_call_after_the_finish_is_withheld(late: bytes) -> None:
     result = run(tape([START, finish("tool_calls"), late, DONE]))
     assert result.sent[-1] == DONE
     assert result.ended.flags == ("late_call",)
+
+
+def test_legacy_twin_after_the_finish_is_withheld_without_a_flag() -> None:
+    twin = frame({"function_call": {"name": "write_file", "arguments": '{"a":1}'}})
+    result = run(tape([START, finish("tool_calls"), twin, DONE]))
+    assert (result.ended.flags, result.repairs.count("legacy_call_twin")) == ((), 1)
 
 
 def test_a_call_with_arguments_is_not_repeated_after_its_finish() -> None:

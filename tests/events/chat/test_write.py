@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.chat import DONE, call, finish, run, tape
+from tests.support.chat import DONE, call, finish, run, tape, text
 from wiretape.events.chat import chunk, write
 from wiretape.events.core.json_text import parse
 from wiretape.events.core.lifecycle import State
@@ -260,3 +260,10 @@ def test_every_step_of_a_call_has_the_same() -> None:
     opened, asked, *rest = tape(CALLS, emoji=True)
     told = frames([opened, asked, result, *(record._replace(n=record.n + 1) for record in rest)])
     assert [(frame["status"], frame["emoji"]) for frame in told] == [("completed", "📖"), ("running", "📖")]
+
+
+def test_half_of_an_emoji_in_an_id_is_repeated_in_any_style() -> None:
+    first = text("x", role=True).replace(b'"id":"', b'"id":"\\ud83d')
+    other = b'data: {"id": "c2", "choices": [{"index": 0, "delta": {"content": "\xc3\xa9"}}]}\n\n'
+    result = run(tape([first, other, finish(), DONE]))
+    assert [frame.count(b"ud83d") for frame in result.sent] == [1, 1, 1, 0]

@@ -97,7 +97,9 @@ TABLE: Final[tuple[tuple[str, str, str], ...]] = (
     ("figma", r"figd_", rf"{_DASHED}{{30,}}"),
     ("postman", r"PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
     ("age", r"AGE-SECRET-KEY-1", r"[0-9A-Z]{30,}"),
-    # Words and names in programs share these beginnings: `hf_hub_download`, `npm_config_registry`.
+)
+#: The same for beginnings that words and names in programs share: `hf_hub_download`, `npm_config_registry`.
+_WORDY: Final[tuple[tuple[str, str, str], ...]] = (
     ("huggingface", r"hf_", rf"{_WORD}{{34,}}"),
     ("huggingface", r"api_org_", rf"{_WORD}{{20,}}"),
     ("xai", r"xai-", rf"{_WORD}{{20,}}"),
@@ -110,7 +112,9 @@ TABLE: Final[tuple[tuple[str, str, str], ...]] = (
     # Many vendors write theirs as OpenAI does (DeepSeek, Moonshot, LiteLLM).
     ("openai", r"sk-", rf"{_MIXED_CASE}{_DASHED}{{20,}}"),
     ("openai", r"sk-(?:[a-z0-9]{1,12}-){0,3}", rf"{_DIGIT}{_WORD}{{20,}}{_DASHED}*"),
-    # Without a beginning that tells an incomplete key from other text.
+)
+#: Keys without a beginning that tells them from other text while they are incomplete.
+_WHOLE: Final[tuple[tuple[str, str, str], ...]] = (
     ("openai", "", r"sess-(?![0-9a-f]{30,}(?![A-Za-z0-9]))[A-Za-z0-9]{30,}"),
     ("firecrawl", "", r"fc-[0-9a-f]{32}"),
     ("sendgrid", "", rf"SG\.{_DASHED}{{16,}}\.{_DASHED}{{16,}}"),
@@ -131,18 +135,22 @@ TABLE: Final[tuple[tuple[str, str, str], ...]] = (
      r"(?:(?:[^-]|-(?!----)){1,20000}-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
      r"|(?:\s*[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}[A-Za-z0-9+/=\s]{16,})")),
 )  # fmt: skip
-_BEGINS: Final = "|".join(begins for _, begins, _ in TABLE if begins)
+_ROWS: Final = (*TABLE, *_WORDY, *_WHOLE)
 
 #: No part of a word comes before a key, except an escape, a bot's path segment, or a terminal colour.
+_COLOURS: Final = "|".join(
+    rf"(?<=\x1b\[{codes}m)" for codes in (r"\d", r"\d\d", r"\d;\d\d", r"\d\d;\d", r"\d\d;\d;\d\d", r"\d\d;\d;\d\d\d")
+)
 BEFORE: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
-_ANY: Final = "|".join(f"(?P<_{at}>(?:{begins})(?:{goes_on}))" for at, (_, begins, goes_on) in enumerate(TABLE))
-_KEY: Final = re.compile(rf"(?:(?<![A-Za-z0-9])|\x1b\[[\d;]{{1,9}}m|/bot)(?:{_ANY})")
+_ANY: Final = "|".join(f"(?P<_{at}>(?:{begins})(?:{goes_on}))" for at, (_, begins, goes_on) in enumerate(_ROWS))
+_KEY: Final = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=m)(?:{_COLOURS})|(?<=/bot))(?:{_ANY})")
 #: A key of this length directly after a letter is still a key, where base64 was decoded without knowing its format.
 _GLUED: Final = re.compile(rf"(?=.{{30}})(?:{_ANY})", re.DOTALL)
 
 #: The part that all keys of a kind share, such as the header of a token or the first line of a private key.
 _BEGINNING: Final = re.compile(
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----\s*|eyJ[A-Za-z0-9_-]*(?:\.(?:eyJ)?)?|\d{8,10}:AA|" + _BEGINS
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----\s*|eyJ[A-Za-z0-9_-]*(?:\.(?:eyJ)?)?|\d{8,10}:AA|"
+    + "|".join(begins for _, begins, _ in (*TABLE, *_WORDY))
 )
 #: What closes the string, sentence or program in which a key was cut.
 CLOSERS: Final = " \t\r\n\"'`\\)]}>,.;…"
@@ -151,7 +159,7 @@ _OWN_CHARS: Final = 4
 
 #: No secret is in a text without one of these, except in escapes or base64.
 _WORTH_A_LOOK: Final = re.compile(
-    _BEGINS
+    "|".join(begins for _, begins, _ in (*TABLE, *_WORDY))
     + r"|sess-|fc-|SG\.|key-|SK|:AA|pa-|JQQJ9|\dQ~|mfa\.|\.[A-Za-z0-9_-]{6}\.|webhooks/|eyJ|BEGIN|://"
     + r"|(?i:bearer|basic|key|secret|token|pass|pwd|_pat=|auth|credential|cookie|sig)"
 )
@@ -161,6 +169,7 @@ _BASE64: Final = (
     re.compile(r"(?<=/)[A-Za-z0-9+_-]{24,65536}={0,2}(?![A-Za-z0-9+_=-])"),
     re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{60,76}\r?\n[ \t]{0,16}){1,1000}[A-Za-z0-9+/]{1,76}={0,2}"),
 )
+_BASIC: Final = re.compile(r"(?<![A-Za-z0-9])(?i:basic)\s+([A-Za-z0-9+/_-]{8,}={0,2})")
 #: A key is longer than this, and random bytes hardly ever hold such a run.
 _READABLE: Final = re.compile(rb"[\t\r\n\x1b\x20-\x7e]{12,}")
 _ESCAPE: Final = re.compile(
@@ -195,14 +204,11 @@ _LIKELY_NAME: Final = re.compile(
 _PASS_NAME: Final = re.compile(r"^(?:admin|db|mail|mysql|root|smtp|user)?pass$")
 _NUMBER_NAME: Final = re.compile(r"(?:password|passwd|passphrase|pwd|passcode|secret|apikey)$")
 #: Tokens that open nothing.
-_PAGE_NAME: Final = re.compile(
-    r"(?:max|page|next|continuation|cursor|sync|progress|cancellation|pagination|resume)token$"
-)
+_PAGE_NAME: Final = re.compile(r"(?:page|next|continuation|cursor|sync|progress|cancellation|pagination|resume)token$")
 _HEADER: Final = re.compile(
     r"(?i:(?:proxy-)?authorization|(?:set-)?cookie|(?:[a-z]{1,20}[-_]){0,4}(?:api[-_]?key|auth[-_]?key|token|secret|password))"
 )
-#: A shorter value after a name in a program is a word.
-_ASSIGNED_CHARS_MIN: Final = 6
+_HEADER_CHARS: Final = 64
 
 # -- values -----------------------------------------------------------------------------------------------------------
 
@@ -214,7 +220,7 @@ _NO_SECRET: Final = frozenset(
 #: Masks and variables, dummies in examples, references to a secret that is kept elsewhere.
 _HARMLESS: Final = (
     re.compile(
-        r"[*•xX.]{3,}|AWS4-HMAC-SHA256|[$#]\{?\w+\}?|<[^<>]*>|\{\{[^{}]*\}\}|.*(?:REDACTED|redacted|(?i:your)[-_ ]).*"
+        r"[*•xX.]{3,}|[$#]\{?\w+\}?|<[^<>]*>|\{\{[^{}]*\}\}|.*(?:REDACTED|redacted|(?i:your)[-_ ]).*"
         r"|(?:os\.(?:environ|getenv)|process\.env|import\.meta\.env|self\.|settings\.|config\.|\$\{).*"
     ),
     re.compile(
@@ -309,7 +315,7 @@ def _is_likely(spelled: str, value: str) -> bool:
 
 def _is_header(name: str) -> bool:
     """Return whether a header of this name holds a secret."""
-    return _HEADER.fullmatch(name) is not None
+    return len(name) <= _HEADER_CHARS and _HEADER.fullmatch(name) is not None
 
 
 def _is_pair(name: str, value: str) -> bool:
@@ -331,116 +337,123 @@ _SURE: Final = (
 #: Letters and digits: no word, no number and no variable.
 _MIXED: Final = r"(?=[^\s\d]{0,64}\d)(?=[^\sA-Za-z]{0,64}[A-Za-z])"
 #: Possessive and not before a bracket, so that half a call is never a value.
-_BARE: Final = r"[^\s\"'`\\&;,<>(){}\[\]|]{4,512}+(?![(\[{])"
-_BARE_VALUE: Final = re.compile(_BARE)
-#: Environment variables that hold nothing but a credential.
-_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*_(?:PASS|PWD|TOKEN|PAT)|SECRET_KEY_BASE")
-#: A name and its value in JSON, a program, a shell or YAML. A quoted value is looked at and not consumed: it may hold
-#: names itself, `"a":"{\"password\":..."`.
-_ASSIGNED: Final = re.compile(
-    r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z0-9_.-]{0,40}(?i:key|secret|token|pass|passw(?:or)?d|passphrase|passcode|pwd"
-    r"|_pat|auth|authorization|credentials?|cookie|key_base))(?P<end>[\"']?)(?P<sign>\s{0,3}(?:=>|:=|[:=])\s{0,3})"
-    r"(?:(?=(?P<quote>[\"'`])(?i:(?:bearer|token)\s{1,3})?"
-    r"(?P<quoted>(?:(?!(?P=quote))[^\\\n]|\\.){0,8192})(?:(?P=quote)|\Z))"
-    rf"|(?i:(?:bearer|token|apikey)\s{{1,3}})?(?P<bare>{_BARE}))"
+_BARE: Final = r"[^\s\"'`\\&;,<>(){}\[\]|]{6,512}+(?![(\[{])"
+_IS: Final = r"\s{0,3}(?:=>|:=|[:=])\s{0,3}"
+_START: Final = r"(?<![A-Za-z0-9_.-])"
+
+#: Any value after a sure name, unless a program computes it.
+_SURELY: Final = (
+    re.compile(rf"(?<![A-Za-z0-9_])(?=[A-Z0-9_]+=)({_SURE})=(?P<value>{_BARE})"),  # a shell's
+    re.compile(rf"[?&;]({_SURE})=(?P<value>[^&;\s\"'#<>\\]{{6,512}})"),  # a form's or a query's
+    re.compile(rf"{_START}({_SURE})=(?P<value>[^&;\s\"'#<>\\]{{6,512}})(?=&\w+=)"),
+    re.compile(rf"{_START}({_SURE}){_IS}(?P<q>[\"'`])(?P<value>{_BARE})(?P=q)"),
+    re.compile(rf"{_START}({_SURE})(?:=|:\s{{1,3}}){_MIXED}(?P<value>{_BARE})"),
+    re.compile(rf'(?i:name)="({_SURE})"\r?\n(?:[^\r\n]{{1,200}}\r?\n){{0,3}}\r?\n(?P<value>[^\r\n]{{6,2000}})'),
+    re.compile(
+        rf"{_START}({_SURE})[\"']?{_IS}(?P<q>[\"'])(?=(?:[^\"'\\\n]|\\.){{0,256}}?\d)"
+        r"(?=[^\"'\n]{0,256}[\s;&,(){}<>|\[\]\\])"
+        r"(?P<value>(?:[^\"'\\\n]|\\.){6,256})(?P=q)"
+    ),
+    re.compile(
+        r"(?<![A-Za-z0-9_-])((?i:(?:x-)?(?:[a-z]{1,20}-){0,2}api-key|x-(?:[a-z]{1,20}-)?token|private-token"
+        r"|ocp-apim-subscription-key)):[ \t]{1,3}(?P<value>[A-Za-z0-9+/=_.~-]{8,512}+)(?=[\"'\r\n]|\\|\Z)"
+    ),
 )
-
-
-def _is_assigned(name: str, value: str, match: re.Match[str]) -> bool:
-    """Return whether a name that may be a variable has a secret as its value."""
-    spelled, sign = _spelled(name), match["sign"]
-    if spelled.endswith("cookie") or not _is_free(name, value):
-        return False
-    has_digit = any(map(str.isdigit, value))
-    if len(value) >= _ASSIGNED_CHARS_MIN and _SURE_NAME.search(spelled):
-        if match["quote"]:
-            return has_digit or _BARE_VALUE.fullmatch(value) is not None
-        if sign == "=" and name.isupper():
-            return True
-        if sign == "=" or (sign[0] == ":" and sign[1:].isspace()):
-            return has_digit and any(map(str.isalpha, value))
-    is_variable = sign == "=" and has_digit and _VARIABLE.fullmatch(name) and not _PAGE_NAME.search(spelled)
-    return bool(is_variable) or _is_likely(spelled, value)
-
-
-def _is_free(name: str, value: str) -> bool:
-    """Return whether no program reads the value elsewhere (`password=password_of(user)`), and it is no sentence."""
-    said = _spelled(value)
-    echoes = not any(map(str.isdigit, said)) and (_SURE_NAME.search(said) or said.startswith(_spelled(name)[-8:]))
-    is_sentence = " " in value and _ABOUT.search(value) is not None
-    is_read = echoes or _ATTRIBUTE.fullmatch(value) is not None
-    return not (is_sentence or is_read or _is_harmless(value) or _is_directory(name, value))
-
-
-#: Other places of a value: its vendor, what decides, and a pattern with the name as its first group and the value as
-#: its last one.
-_PLACES: Final[Sequence[tuple[str, Callable[[str, str], bool], str]]] = (
-    (
-        "bearer",
-        lambda _, value: _LIKELY_VALUE.fullmatch(value) is not None,
-        r"(?<![A-Za-z0-9])(?i:bearer)\s+([A-Za-z0-9+/=_.~-]{20,})",
+#: Any value in a place that can hold nothing but a credential.
+_FIXED: Final = (
+    re.compile(
+        r"(?<![A-Za-z0-9-])(?i:(?:proxy-)?authorization)[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:(?i:token|bearer|apikey)\s{1,3})?"
+        rf"(?!AWS4-){_MIXED}(?P<value>[A-Za-z0-9+/=_.~-]{{8,512}}+)(?=[\s\"'`\\,;)}}\]]|\Z)"
     ),
-    (
-        "basic",
-        lambda _, value: ":" in _texts_in(value, whole=True),
-        r"(?<![A-Za-z0-9])(?i:basic)\s+([A-Za-z0-9+/_-]{8,}={0,2})",
+    re.compile(
+        r"(?<![A-Za-z0-9_])(?:[A-Z][A-Z0-9_]{0,40}_(?:PASS|PWD|TOKEN|PAT)|SECRET_KEY_BASE)"
+        rf"(?<!PAGE_TOKEN)(?<!NEXT_TOKEN)(?<!MAX_TOKEN)=[\"']?{_MIXED}(?P<value>{_BARE})"
     ),
-    (
-        "cookie",
-        lambda _, __: True,
-        (
-            r"(?<![A-Za-z0-9])(?i:cookie):\s{0,3}((?:[\w.-]{1,64}=[^\s;\"'<>\\]{0,5};\s?){0,50}"
-            r"[\w.-]{1,64}=[^\s;\"'<>\\]{6,4096}(?:;\s?[^\s;\"'<>\\]{1,4096}){0,50})"
-        ),
+    re.compile(r"(?<=;)[ ]?(?i:pwd)=(?P<value>[^\s;\"']{4,256})(?=[;\"'\s]|\Z)"),  # a connection string's
+    re.compile(rf"\bhttps?://{_MIXED}(?P<value>[A-Za-z0-9_-]{{20,256}}+)@(?=[A-Za-z0-9])"),
+    re.compile(
+        r"(?<![A-Za-z0-9-])--(?i:(?:[a-z]{1,20}-){0,2}(?:password|passwd|pass|passphrase|api-?key|token|secret|secret-key))"
+        rf"(?:=|[\"']?\s{{1,3}}|[\"'],\s{{0,3}})[\"']?{_MIXED}(?P<value>{_BARE})"
     ),
-    (  # a header as a list of two
-        "secret",
-        _is_pair,
-        r"[\[(]\s{0,3}[\"']([A-Za-z][\w-]{2,63})[\"']\s{0,3},\s{0,3}([\"'])((?:(?!\2)[^\\\n]|\\.){4,8192})\2\s{0,3}[\])]",
+    re.compile(
+        r"[?&;](?i:key|api[-_]?key|(?:access_|auth_)?token|sig|(?:x-amz-|x-goog-)?signature|x-amz-security-token"
+        r"|password|secret)=(?P<value>[^&;\s\"'#<>]{8,})"
     ),
-    (  # in a query, a form or a connection string
-        "secret",
-        _is_free,
-        (
-            rf"[?&;] ?({_SURE}|(?i:key|token|sig|(?:x-amz-|x-goog-)?signature|x-amz-security-token|pwd))"
-            r"=([^&;\s\"'#<>\\]{8,})"
-        ),
+    # The password of a URL, also with characters that should have been escaped, unless a port follows the colon.
+    re.compile(
+        r"[A-Za-z][A-Za-z0-9+.-]{1,20}://(?:[^\s:/?#@\"'\[\]<>]*:([^\s/?#@\"'<>\[\]]{3,}(?:@[^\s/?#@\"'<>\[\]]{0,256}){0,8})"
+        r"|[^\s:/?#@.\"'\[\]<>]*:(?!\d{1,5}[/?#]|(?i:port)\b|[$%{])([^\s\"'<>\[\]]{3,256}))"
+        r"@(?=[^\s/?#@\"'<>\[\]:]+(?:[:/?#\s\"'<>\[\]),;]|$))"
     ),
-    (  # a flag of a command
-        "secret",
-        _is_free,
-        (
-            r"(?<![A-Za-z0-9-])--((?i:(?:[a-z]{1,20}-){0,2}(?:pass|passwd|password|passphrase|api-?key|token|secret)))"
-            rf"[\"']?\s{{1,3}}[\"']?{_MIXED}({_BARE})"
-        ),
-    ),
-    (  # the password of a URL, also with characters that should have been escaped, unless a port follows the colon
-        "password",
-        lambda _, __: True,
-        (
-            r"[A-Za-z][A-Za-z0-9+.-]{1,20}://(?:[^\s:/?#@\"'\[\]<>]*:([^\s/?#@\"'<>\[\]]{3,}(?:@[^\s/?#@\"'<>\[\]]{0,256}){0,8})"
-            r"|[^\s:/?#@.\"'\[\]<>]*:(?!\d{1,5}[/?#]|(?i:port)\b|[$%{])([^\s\"'<>\[\]]{3,256}))"
-            r"@(?=[^\s/?#@\"'<>\[\]:]+(?:[:/?#\s\"'<>\[\]),;]|$))"
-        ),
-    ),
+)
+_CREDENTIAL: Final = re.compile(r"(?<![A-Za-z0-9])(?i:bearer)\s+([A-Za-z0-9+/=_.~-]{16,})")
+_COOKIE: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?i:set-cookie|cookie):\s{0,3}([A-Za-z0-9_.-]{1,64}=[^\s;\"'<>\\]{0,4096}(?:;\s?[^\s;\"'<>\\]{1,4096}){0,50})"
+)
+_ASSIGNED: Final = re.compile(
+    r"""(?<![A-Za-z0-9])([A-Za-z0-9_.-]{0,40}(?i:key|secret|token|passw(?:or)?d|pwd|credential))["']?"""
+    r"""\s{0,3}(?:=>|[:=])\s{0,3}["']?(?:(?i:bearer)\s+)?([A-Za-z0-9+/=_.~%-]{16,})"""
+)
+#: A member in text. Its value is looked at and not consumed: it may hold members itself, `"a":"{\"password\":..."`.
+_MEMBER: Final = re.compile(
+    r"""(?<=["'])([A-Za-z0-9_. -]{2,64})["']\s*:\s*(?=(["'])((?:(?!\2)[^\\\n]|\\.)*)(?:\2|\Z))"""
+)
+#: A header as a list of two.
+_PAIR: Final = re.compile(
+    r"""[\[(]\s{0,3}["']([A-Za-z][A-Za-z0-9_-]{2,63})["']\s{0,3},\s{0,3}(["'])((?:(?!\2)[^\\\n]|\\.){4,8192})\2\s{0,3}[\])]"""
+)
+_NUMBERED: Final = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z0-9_.-]{0,40}(?i:passw(?:or)?d|passphrase|pwd|passcode)"
+    r"([\"']?)\s{0,3}(?:=>|:=|[:=])\s{0,3}([\"']?)(\d{4,64})(?![A-Za-z0-9_.-])"
 )
 
 
 def _named(text: str) -> Iterator[Hit]:
-    """Yield every secret that a name next to it or its place reveals."""
-    for vendor, is_secret, pattern in _PLACES:
-        for match in re.finditer(pattern, text):
-            group = match.lastindex or 0
-            if not _is_harmless(match[group]) and is_secret(match[1], match[group]):
-                yield Hit(*match.span(group), vendor, match[group])
+    """Yield every secret that a name next to it reveals."""
+    for match in _CREDENTIAL.finditer(text):
+        if not _is_harmless(match[1]) and _LIKELY_VALUE.fullmatch(match[1]):
+            yield _hit(match, 1, "bearer")
+    for match in _COOKIE.finditer(text):
+        if not _is_harmless(match[1]) and _LONG_COOKIE.search(match[1]):
+            yield _hit(match, 1, "cookie")
+    for pattern, is_one in ((_MEMBER, _is_secret_value), (_PAIR, _is_pair)):
+        for match in pattern.finditer(text):
+            if is_one(match[1], match[3]):
+                yield _hit(match, 3, "secret")
     for match in _ASSIGNED.finditer(text):
-        form = "quoted" if match["quote"] else "bare"
-        name, value, is_member = match["name"], match[form], bool(match["end"] and match["quote"])
-        if value.isdigit() and not is_member:  # as a number in JSON it must stay one
-            if is_secret_number(name, value):
-                yield Hit(*match.span(form), "digits" if match["end"] else "secret", value)
-        elif _is_secret_value(name, value) if is_member else _is_assigned(name, value, match):
-            yield Hit(*match.span(form), "secret", value)
+        name, value = match[1], match[2]
+        if _is_likely(_spelled(name), value) and not _is_harmless(value) and not _is_directory(name, value):
+            yield _hit(match, 2, "secret")
+    for match in _NUMBERED.finditer(text):  # as a number in JSON it must stay one
+        yield _hit(match, 3, "digits" if match[1] and not match[2] else "secret")
+    for pattern in _SURELY:
+        for match in pattern.finditer(text):
+            if not _is_computed(match[1], match["value"]):
+                yield Hit(*match.span("value"), "secret", match["value"])
+    for pattern in _FIXED:
+        for match in pattern.finditer(text):
+            value = match[match.lastindex or 0]
+            if not _is_harmless(value) and not _is_directory("pwd", value):
+                yield _hit(
+                    match, match.lastindex or 0, "password" if "://" in match[0] and ":" in match[0][8:] else "secret"
+                )
+
+
+def _is_computed(name: str, value: str) -> bool:
+    """Return whether a program reads the value elsewhere (`password=password_of(user)`), or it is a sentence."""
+    said = _spelled(value)
+    echoes = not any(map(str.isdigit, said)) and (_SURE_NAME.search(said) or said.startswith(_spelled(name)[-8:]))
+    return (
+        _is_harmless(value)
+        or bool(echoes)
+        or _ATTRIBUTE.fullmatch(value) is not None
+        or _is_directory(name, value)
+        or (" " in value and _ABOUT.search(value) is not None)
+    )
+
+
+def _hit(match: re.Match[str], group: int, vendor: str) -> Hit:
+    return Hit(*match.span(group), vendor, match[group])
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------
@@ -449,8 +462,7 @@ def _named(text: str) -> Iterator[Hit]:
 def keys(text: str, *, glued: bool = False) -> Iterator[Hit]:
     """Yield the keys of vendors; `glued` ones may follow a letter."""
     for match in (_GLUED if glued else _KEY).finditer(text):
-        group = match.lastgroup or ""
-        yield Hit(*match.span(group), TABLE[int(group[1:])][0], match[group])
+        yield Hit(*match.span(), _ROWS[int((match.lastgroup or "_0")[1:])][0], match[0])
 
 
 def is_telling(begun: str) -> bool:
@@ -556,9 +568,18 @@ def _leaf(text: str, name: str) -> Iterable[Hit]:
     return hits
 
 
+def _is_quoted(text: str, hit: Hit) -> bool:
+    """Return whether a hit is all of the text between two quotes."""
+    return hit.start > 0 and text[hit.start - 1] in "\"'" and text[hit.end : hit.end + 1] == text[hit.start - 1]
+
+
 def _plain(text: str) -> Iterator[Hit]:
     if _WORTH_A_LOOK.search(text):
-        yield from (*keys(text), *_named(text))
+        yield from keys(text)
+        yield from _named(text)
+        for match in _BASIC.finditer(text):
+            if ":" in _texts_in(match[1], whole=True):
+                yield Hit(*match.span(1), "basic", match[1])
     for pattern in _BASE64:
         for match in pattern.finditer(text):
             inner = _texts_in("".join(match[0].split()))
@@ -587,33 +608,25 @@ def _texts_in(encoded: str, *, whole: bool = False) -> str:
 def _hits_in_escapes(text: str) -> list[Hit]:
     """Return the hits of a text and of the text without escapes of JSON, URLs, HTML and programs, layer by layer."""
     hits = merged(_plain(text))
-    places: Sequence[int] = range(len(text) + 1)
-    for _ in range(_LAYERS_MAX):
-        if _ESCAPE.search(text) is None:
-            break
-        text, places = _unescaped(text, places)
-        for hit in merged(_plain(text)):
+    # Decoded twice, the escaped backslash before the last quote of a hit in quotes escapes the quote.
+    closed = {hit.start for hit in hits if _is_quoted(text, hit)}
+    layers = [text]
+    while len(layers) <= _LAYERS_MAX and (plain := _ESCAPE.sub(_unescape, layers[-1])) != layers[-1]:
+        layers.append(plain)
+        if not (inner := merged(_plain(plain))):
+            continue
+        places: Sequence[int] = range(len(text) + 1)
+        for outer in layers[:-1]:
+            places = [places[place] for place in _places(outer)]
+        known, hits = hits, [*hits]
+        for hit in inner:
             start, end = places[hit.start], places[hit.end]
-            around = next((each for each in hits if each.start <= start < each.end), None)
-            # A hit in quotes is complete: its last backslash may belong to the quote of an outer layer.
-            if around is None or (around.end < end):
+            around = next((each for each in known if each.start <= start < each.end), None)
+            if around is None or (around.end < end and around.start not in closed):
                 hits.append(hit._replace(start=start, end=end))
+                closed |= {start} if _is_quoted(plain, hit) else set()
         hits = merged(hits)
     return hits
-
-
-def _unescaped(text: str, places: Sequence[int]) -> tuple[str, Sequence[int]]:
-    """Return the text without one layer of escapes, and where each of its characters begins, and the end."""
-    parts: list[str] = []
-    begins: list[int] = []
-    at = 0
-    for match in _ESCAPE.finditer(text):
-        parts += (text[at : match.start()], inner := _unescape(match))
-        begins += places[at : match.start()]
-        step = (match.end() - match.start()) // max(1, len(inner))  # a run of %xx holds a character in each
-        begins += [places[match.start() + step * number] for number in range(len(inner))]
-        at = match.end()
-    return "".join([*parts, text[at:]]), [*begins, *places[at:]]
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -622,3 +635,16 @@ def _unescape(match: re.Match[str]) -> str:
     if match[3]:
         return _SIMPLE.get(match[3], match[3])
     return unquote(match[4], "latin-1") if match[4] else html.unescape(match[5])
+
+
+def _places(text: str) -> list[int]:
+    """Return where each character of the text without one layer of escapes begins, and the end."""
+    places: list[int] = []
+    at = 0
+    for match in _ESCAPE.finditer(text):
+        places += range(at, match.start())
+        inner = _unescape(match)
+        step = (match.end() - match.start()) // max(1, len(inner))  # a run of %xx holds a character in each
+        places += [match.start() + step * number for number in range(len(inner))]
+        at = match.end()
+    return [*places, *range(at, len(text) + 1)]

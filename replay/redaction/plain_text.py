@@ -42,6 +42,7 @@ _LAYERS_MAX: Final = 5
 #: thousandfold, and a file may hold a hundred.
 _BODY_BYTES_MAX: Final = 128 * 1024 * 1024
 _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
+_WIDE_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 #: The answer that replaces an unreadable one.
 _INSTEAD: Final = "[unreadable: {unreadable}, {bytes} bytes, sha256 {sha256}]"
@@ -181,8 +182,8 @@ def _decoded(body: _Body, headers: Sequence[tuple[str, str]], bytes_max: int) ->
             why = "size" if isinstance(error, LimitError) else "damaged"
             return body._replace(pieces=pieces, unreadable=why)
         undone.append(coding)
-    has_zeros = kind.startswith("text/") and any(b"\0" in piece for piece in pieces)
-    if has_zeros or ("json" in kind and not _is_text(pieces)):  # in UTF-16, or compressed without a header
+    is_wide = b"".join(pieces[:4]).startswith(_WIDE_MARKS) or re.search("charset=.?utf-?(16|32)", kind) is not None
+    if (is_wide or "json" in kind) and not _is_text(pieces):  # in UTF-16, or compressed without a header
         return body._replace(pieces=pieces, unreadable="coding")
     return body._replace(pieces=pieces, undone=", ".join(undone))
 

@@ -258,3 +258,9 @@ def test_seal_reports_unreadable_bodies(tmp_path: Path) -> None:
     done = run.invoke(app, allowed)
     assert done.exit_code == 0
     assert "its bytes are kept" in done.stderr
+
+
+def test_text_with_a_zero_byte_is_kept_and_wide_text_is_not() -> None:
+    for body, kept in ((b"hello \0 world", True), ("中文 hello".encode("utf-16"), False)):
+        [new] = checked(seal([whole(body, "text/plain")])).streams
+        assert (new[1].raw == body) is kept

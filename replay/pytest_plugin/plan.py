@@ -202,11 +202,14 @@ def _key(item: pytest.Item) -> str:
     return os.path.normpath(files_of(item)[0]).casefold()
 
 
-def unused(tests: Iterable[tuple[Path, Sequence[Path]]]) -> list[Path]:
-    """Return the tapes next to the modules of these tests that none of them uses."""
-    used: set[Path] = set()
-    folders: set[Path] = set()
-    for module, files in tests:
-        folders.add(module.parent / _FOLDER)
-        used.update(file.resolve() for file in files)
-    return sorted(file for folder in folders for file in folder.rglob("*.tape") if file.resolve() not in used)
+def unused(tests: Sequence[tuple[Path, Sequence[Path]]]) -> list[Path]:
+    """Return the tapes next to the modules of these tests that none uses, but for those of modules left out."""
+    modules = {module for module, _ in tests}
+    used = {file.resolve() for _, files in tests for file in files}
+    found: list[Path] = []
+    for folder in {module.parent / _FOLDER for module in modules}:
+        for file in folder.rglob("*.tape"):
+            owner = folder.parent / f"{file.relative_to(folder).parts[0]}.py"
+            if file.resolve() not in used and (owner in modules or not owner.exists()):
+                found.append(file)
+    return sorted(found)

@@ -184,7 +184,7 @@ def pytest_collection_modifyitems(
     if whole and (config.getoption("tape_check_unused") or config.getini("tape_check_unused")):
         from .plan import files_of, unused
 
-        if files := unused((item.path, files_of(item) if _asks(item) else ()) for item in collected):
+        if files := unused([(item.path, files_of(item) if _asks(item) else ()) for item in collected]):
             check: _Unused = _Unused.from_parent(session, name="unused tapes")  # pyright: ignore[reportUnknownMemberType] - untyped
             check.files = files
             items.append(check)

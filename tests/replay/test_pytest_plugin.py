@@ -774,6 +774,7 @@ def test_each(tape, number):
         ("loose.tape", ("-k", "nothing"), True),
         ("test_it/gone.tape", ("test_it.py::test_it",), False),
         ("test_it/gone.tape", ("test_it.py",), False),
+        ("test_other/its.tape", ("--ignore", "test_other.py"), False),
     ],
 )
 def test_check_unused_fails_the_run(pytester: pytest.Pytester, place: str, options: Sequence[str], due: bool) -> None:

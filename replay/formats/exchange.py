@@ -51,7 +51,7 @@ _COMPRESSED: Final = (b"\x1f\x8b", b"\x78", b"\x58", b"\x68")
 _STEP_US: Final = 1
 _JSON_LINES: Final = frozenset({"application/jsonl", "application/ndjson", "application/x-ndjson"})
 #: How the types of events begin in Messages, Cohere and Responses, and the types of their last events.
-_TYPES: Final = ("message_", "message-", "content_block_", "content-", "response.")
+_TYPES: Final = ("message_", "message-start", "content_block_", "content-start", "content-delta", "response.")
 _LAST_TYPES: Final = frozenset(
     ["message_stop", "message-end", "error"]
     + [f"response.{how}" for how in ("completed", "incomplete", "failed", "cancelled", "done")]

@@ -89,7 +89,9 @@ class Canonical(NamedTuple):
 
 def canonical(method: str, path: str, body: bytes, reading: Reading = "settled") -> Canonical:
     """Return the canonical form of a request."""
-    value, reader = _parsed(body), _Reader(reading)
+    value, reader = parse(body) if body else None, _Reader(reading)
+    if _too_deep(value):  # it counts by its bytes
+        value = ABSENT
     if value is ABSENT:
         form: Any = {"sha256": hashlib.sha256(without_boundary(body)).hexdigest()}
     elif path.partition("?")[0].endswith(_DIALECT_PATHS) and is_object(value):
@@ -129,12 +131,6 @@ def _with_path(method: str, path: str, body: Any) -> dict[str, Any]:
     if query:
         form["query"] = sorted(query.split("&"))
     return {**form, "body": body}
-
-
-def _parsed(body: bytes) -> Any:
-    """Parse a body; JSON that is nested too deeply counts by its bytes."""
-    value = parse(body) if body else None
-    return ABSENT if _too_deep(value) else value
 
 
 def _too_deep(value: Any) -> bool:

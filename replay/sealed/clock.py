@@ -159,7 +159,8 @@ def _joined(records: Sequence[Record]) -> Iterator[Record]:
     for kind, run in groupby(records, key=lambda record: record.kind):
         some = list(run)
         rising = kind != "body" or all(earlier.t < later.t for earlier, later in pairwise(some))
-        if kind not in _WHOLE or not rising or not all(_is_piece(record) for record in some):
+        pieces = (not each.keys and each.raw and each.payload == _piece(each, each.raw).payload for each in some)
+        if kind not in _WHOLE or not rising or not all(pieces):
             yield from some
             continue
         cuts: list[list[int]] = []
@@ -167,10 +168,6 @@ def _joined(records: Sequence[Record]) -> Iterator[Record]:
             cuts.append([record.t, (cuts[-1][1] if cuts else 0) + len(record.raw or b"")])
         raw = b"".join(record.raw or b"" for record in some)
         yield Record(some[0].n, some[-1].t, _WHOLE[kind], {"cuts": cuts} if cuts else NO_KEYS, raw)
-
-
-def _is_piece(record: Record) -> bool:
-    return bool(record.raw) and not record.keys and record.payload == _piece(record, record.raw or b"").payload
 
 
 def _piece(record: Record, raw: bytes) -> Record:

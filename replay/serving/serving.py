@@ -1,4 +1,4 @@
-"""_Answer requests from recordings: the stream, its faults, and what the client sent and received."""
+"""Answer requests from recordings: the stream, its faults, and what the client sent and received."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -230,10 +230,16 @@ def test_another_call_after_the_finish_is_withheld(late: bytes) -> None:
     assert result.ended.flags == ("late_call",)
 
 
-def test_legacy_twin_after_the_finish_is_withheld_without_a_flag() -> None:
-    twin = frame({"function_call": {"name": "write_file", "arguments": '{"a":1}'}})
-    result = run(tape([START, finish("tool_calls"), twin, DONE]))
-    assert (result.ended.flags, result.repairs.count("legacy_call_twin")) == ((), 1)
+@pytest.mark.parametrize(
+    ("late", "repair"),
+    [
+        ({"function_call": {"name": "write_file", "arguments": '{"a":1}'}}, "legacy_call_twin"),
+        ({"tool_calls": []}, "late_call"),
+    ],
+)
+def test_twin_or_no_call_after_the_finish_is_withheld_without_a_flag(late: dict[str, Any], repair: str) -> None:
+    result = run(tape([START, finish("tool_calls"), frame(late), DONE]))
+    assert (result.ended.flags, result.repairs.count(repair)) == ((), 1)
 
 
 def test_a_call_with_arguments_is_not_repeated_after_its_finish() -> None:

@@ -332,3 +332,9 @@ def test_arguments_after_the_finish_are_found_after_an_entry_that_is_no_object()
     entries = [5, {"index": 0, "function": {"arguments": '{"path":"x"}'}}]
     result = run(tape([START, finish("tool_calls"), frame({"tool_calls": entries}), DONE]))
     assert {"late_call", "malformed_call"} <= set(result.ended.flags)
+
+
+def test_other_type_of_a_known_call_is_removed() -> None:
+    result = run(tape([START, call(index=0, type="custom"), arguments("{}"), finish("tool_calls"), DONE]))
+    assert result.repairs.count("call_type") == 1
+    assert result.ended.ending == "completed"

@@ -378,11 +378,11 @@ def test_other_members_pass_but_not_those_that_clients_would_misread() -> None:
     long = "x" * PREVIEW_BYTES_MAX
     said = (
         b'{"id":9,"error":"no","choices":5,"usage":1,"tool":"t","toolCallId":"c","status":"running","n":12345678901234567,'
-        b'"long":"%b","d":\n{"a":\t1}}' % long.encode()
+        b'"long":"%b","fits":"%b","d":\n{"a":\t1}}' % (long.encode(), long[2:].encode())
     )
     data = b"".join(b"data: %b\n" % line for line in said.split(b"\n"))
     result = hermes(ROLE, b"event: hermes.tool.progress\n%b\n" % data)
-    extra = b'"n":12345678901234567,"d":{"a":1}'
+    extra = b'"n":12345678901234567,"fits":"%b","d":{"a":1}' % long[2:].encode()
     assert result.sent[1] == told("running", "c", extra, tool="t")
 
 

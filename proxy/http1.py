@@ -105,7 +105,7 @@ class Headers:
 
 
 class MalformedError(Exception):
-    """What was received is not HTTP/1.1; the message says why without quoting it."""
+    """What was received is not HTTP/1.1; the message gives the reason without quoting it."""
 
 
 def parse_head(block: bytes, *, lenient: bool = False) -> tuple[bytes, list[Header]] | None:

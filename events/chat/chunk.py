@@ -188,7 +188,7 @@ class KnownCall:
     place: int | None = None
     id: str = ""
     name: str = ""
-    #: It takes free text, in which nothing is searched; unknown until an entry says what it calls.
+    #: It takes free text, in which nothing is searched; unknown until an entry names what it calls.
     custom: bool | None = None
     #: The client may know it: id and name have both come (Q17).
     announced: bool = False
@@ -292,7 +292,7 @@ class Draft:
         self.unique = False
         #: A choice of this chunk finished.
         self.finished = False
-        #: The upstream's finish reason, if it is one that says it failed.
+        #: The upstream's finish reason, if it is one that reports a failure.
         self.failure = ""
         #: What decides about arguments of this chunk that may be mere seeds (Q20).
         self.seeds: list[Callable[[], None]] = []

@@ -140,7 +140,7 @@ class Choices:
         self._ids: set[str] = set()
         self._choices: dict[int, _Choice] = {}
         self._merged: set[int] = set()
-        #: A frame that was about calls could not be read, and may have been all that was said of one.
+        #: A frame that was about calls could not be read, and may have been all that came of one.
         self._call_lost = False
 
     @property

@@ -1,4 +1,4 @@
-"""Tool calls of one choice: which call a delta belongs to, and what each delta must say (dialect catalogue 1.1).
+"""Tool calls of one choice: which call a delta belongs to, and what each delta must contain (dialect catalogue 1.1).
 
 A call is known by neither index nor id alone. The key is the index, unless a new call starts there: `_starts` has the
 rules. Without an index, the id, the arrival of a name, the place in the list or else the last call decides (Q9, Q10).
@@ -188,7 +188,7 @@ class Calls:
             call.name = entry.name or (before.name if entry.may_be_of(before) else "")  # Q8: the same tool again
             if before.name == call.name and not before.has_arguments:  # Q6 with Q15, or Q7: undecidable
                 before.followed_by = call
-        if entry.function is None and call.custom is not None:  # it says nothing, of whichever it is
+        if entry.function is None and call.custom is not None:  # it is empty, whichever call it is for
             entry.settle(custom=call.custom)
         self._learn(entry, call)
         if apart and call.name:
@@ -206,7 +206,7 @@ class Calls:
         same = self._by_id.get(entry.id)
         if entry.index is not None:
             call = self._by_index.get(entry.index)
-            # Parallel calls in turns at one index (Q7). An id seen at another index says nothing: indices differ.
+            # Parallel calls in turns at one index (Q7). An id seen at another index proves nothing: indices differ.
             return same if call and same and same.place == entry.index else call
         last = self.known[-1] if self.known else None
         if same is not None:
@@ -227,7 +227,7 @@ class Calls:
         """Return whether the entry starts a call of its own although it points at this one.
 
         A new id does so with a name, unless both look like the same call going on (Q6 against Q7). Another name does so
-        after whole arguments. And a second whole value, with nothing that says otherwise (Q8).
+        after whole arguments. And a second whole value, with no evidence to the contrary (Q8).
         """
         if not entry.may_be_of(call):
             return True
@@ -247,7 +247,7 @@ class Calls:
         return second or (another and call.boundary.complete)
 
     def _is_id_of(self, call: KnownCall, entry: Entry) -> bool:
-        """Return whether the entry says that it is about this call; what the client sees as its id may be another."""
+        """Return whether the entry names this call; what the client sees as its id may be another."""
         return bool(entry.id) and self._by_id.get(entry.id) is call
 
     def _start(self, place: int | None, name: str = "", *, custom: bool | None = None) -> KnownCall:
@@ -266,7 +266,7 @@ class Calls:
             call.id = self._unique_id(entry.id, call)
             self._by_id.setdefault(entry.id, call)
 
-    # -- what its delta says ------------------------------------------------------------------------------------------
+    # -- what its delta has ------------------------------------------------------------------------------------------
 
     def _announce(self, draft: Draft, entry: Entry, call: KnownCall) -> None:
         """Send the start when id and name are known, after the starts of the calls before it: numbers rise."""

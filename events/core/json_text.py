@@ -162,7 +162,7 @@ def joined_surrogates(text: str) -> str:
 
 
 class Boundary:
-    """Follows the text of JSON values that arrive in pieces and tells where a second one begins.
+    """Follows the text of JSON values that arrive in pieces and finds where a second one begins.
 
     Gemini and some gateways send the arguments of a second call at the index of the first, without id or name
     (dialects.md Q8): two complete objects in a row are the only sign.

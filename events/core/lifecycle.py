@@ -9,7 +9,7 @@ Two rules:
 
 A ready call is handed over in the step that finishes its choice, and the next request may bring its result. Nothing
 inside a stream shows that a call was abandoned; readers of the catalogue compute it. A tool that the upstream runs
-itself is never handed over: the same stream says that it runs, and how it ended.
+itself is never handed over: the same stream reports that it runs and how it ended.
 """
 
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = MappingProxyType(
 
 TERMINAL: Final = frozenset(state for state, moves in TABLE.items() if not moves)
 
-#: What a lifecycle frame says. A malformed call is reported as dropped, with its reason; the others never are.
+#: The status in a lifecycle frame. A malformed call is reported as dropped, with its reason; the others never are.
 STATUS_ON_WIRE: Final[Mapping[State, str]] = MappingProxyType(
     {state: state.value for state in (State.RUNNING, State.COMPLETED, State.FAILED, State.DROPPED)}
     | {State.MALFORMED: State.DROPPED.value}

@@ -181,7 +181,7 @@ class Terminator(_Caused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamError(_Caused):
-    """The upstream said in-band that it failed."""
+    """The upstream reported a failure inside the stream."""
 
     message: str
     code: str

@@ -28,7 +28,7 @@ class Settings:
     tools: Tools = "live"
     tool_events: bool = True
     reasoning: Reasoning = "reasoning_content"
-    #: Content deltas repeat all text so far (DashScope, Q61); only configuration can tell that from chance.
+    #: Content deltas repeat all text so far (DashScope, Q61); only configuration can distinguish that from chance.
     cumulative: bool = False
     #: A `<think>` block at the head of the content becomes reasoning (Q78).
     think: bool = False
@@ -36,7 +36,7 @@ class Settings:
     synthesise: bool = True
     #: Lifecycle frames show a picture of their tool.
     emoji: bool = False
-    #: The upstream is declared to be hermes-agent: what it says of its tools and of how it ended is believed.
+    #: The upstream is declared to be hermes-agent: its reports about its tools and its ending are trusted.
     hermes: bool = False
 
     @property

@@ -92,7 +92,7 @@ class Cards:
         return [writer.result_card(n, result) for result in due]
 
     def of_calls(self, n: int, calls: Iterable[Call], live: Wire, writer: Writer) -> list[Out]:
-        """Return the frames that say that calls run or are lost; the upstream itself reports the calls that it runs."""
+        """Return the frames that report running or lost calls; the upstream itself reports the calls that it runs."""
         outs: list[Out] = []
         for call in calls if self._on else ():
             status = STATUS_ON_WIRE.get(call.state)

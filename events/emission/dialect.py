@@ -96,7 +96,7 @@ class Writer(Protocol):
         ...
 
     def split(self, out: Out) -> Split:
-        """Hold what a frame says of calls that are not handed over yet, and remove what it says of lost ones."""
+        """Hold the parts of a frame about calls that are not handed over yet, and remove those about lost calls."""
         ...
 
     def withhold_finish(self, out: Out, choices: set[int]) -> None:

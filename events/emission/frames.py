@@ -35,7 +35,7 @@ class Edit(NamedTuple):
 def edited(value: Any, edits: Iterable[Edit]) -> tuple[Any, list[Edit]]:
     """Return the value with the edits made, and the edits with what they replaced; the value itself stays as it is.
 
-    Members that are new stand first in their object; elements leave their lists last, from the back, so that every
+    New members come first in their object; elements leave their lists last, from the back, so that every
     path speaks of the places as they were.
     """
     copies: dict[Path, Any] = {}

@@ -199,11 +199,11 @@ class StreamSummary:
 
     @property
     def answers(self) -> list[Answer]:
-        """What each choice said, in order."""
+        """The answer of each choice, in order."""
         return [self.answer(choice) for choice in sorted(self._said)]
 
     def answer(self, choice: int = 0) -> Answer:
-        """Return what one choice said."""
+        """Return the answer of one choice."""
         said: Mapping[type, StringIO] = self._said.get(choice, {})
         kinds = model.TextDelta, model.ReasoningDelta, model.RefusalDelta
         text, reasoning, refusal = (joined_surrogates(said[kind].getvalue()) if kind in said else "" for kind in kinds)

@@ -83,7 +83,7 @@ class Call:
         return not self.custom and self.text.getvalue().lstrip()[:1] in ("{", "[")
 
     def move(self, n: int, trigger: Trigger, reason: str = "") -> None:
-        """Change the state as the table says, because of record `n`."""
+        """Change the state by the table, because of record `n`."""
         self.state = TABLE[self.state][trigger]
         self.reason = reason or self.reason
         self.moves.append((n, self.state))

@@ -230,7 +230,7 @@ def _is_number(value: Any) -> TypeGuard[int]:
 
 
 def _block(payload: bytes, keys: Mapping[str, Any]) -> bytes | None:
-    """Return the frame of a payload, or None if the keys do not say what is around it."""
+    """Return the frame of a payload, or None if the keys do not describe what is around it."""
     match keys:
         case {"event": str(event)} if "sse" not in keys:
             before, after = f"event: {event}\ndata: ", "\n\n"

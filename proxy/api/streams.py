@@ -72,7 +72,7 @@ class StreamsApi:
         """Return one page of the caller's streams, the latest first."""
         which, limit, live = _filter(caller, query), _limit(query), _flag(query, "live")
         rows: list[StreamRow] = []
-        wanted = min(limit + 1, PAGE_MAX)  # one more than is shown tells whether there is another page
+        wanted = min(limit + 1, PAGE_MAX)  # one more than is shown, to know whether another page follows
         while True:
             page = await self._store.list(which, wanted)
             rows += [row for row in page if row.ending or live is not False]

@@ -179,7 +179,7 @@ def in_band(message: str, code: Any) -> tuple[int, bool]:
 
 
 def refuses_streaming(status: int, body: bytes) -> bool:
-    """Return whether an error response says that the upstream cannot stream."""
+    """Return whether an error response means that the upstream cannot stream."""
     return (
         status in (400, 404, 405, 422, 501)
         and _NO_STREAMING.search(body[:4_096].decode("utf-8", "replace")) is not None

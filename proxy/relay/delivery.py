@@ -40,7 +40,7 @@ class Delivery:
         self.left = False
         #: Whether a client that falls behind can continue from the tape; if not, the relay waits for `room`.
         self.taped = True
-        #: The client, and those who follow the stream.
+        #: The client and the followers of the stream.
         self.readers = 1
         self.ended = trio.Event()
         self._broken = False

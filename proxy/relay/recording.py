@@ -35,7 +35,7 @@ _ALONE: Final = nullcontext()
 class Closing(NamedTuple):
     """What a client is still to be sent after the tape, or our own reading, failed."""
 
-    #: The bytes that follow those published; None if nothing can tell how the stream ended.
+    #: The bytes that follow those published; None if nothing can determine how the stream ended.
     rest: bytes | None
     #: Whether the status that was not written before is on the tape after all, with its frames.
     committed: bool

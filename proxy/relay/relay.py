@@ -597,7 +597,7 @@ class Relay:
             return length.isdigit() and self.delivery.published_bytes < int(length)
         if (request.streams and not request.verbatim) or self._gave_up or cause in WHOLE:
             return False
-        if cause == "eof" and self._fault is None:  # ended by a close, which chat alone can tell from a cut
+        if cause == "eof" and self._fault is None:  # ended by a close, which only chat can distinguish from a cut
             return ending not in ("completed", "upstream_error")
         return True
 

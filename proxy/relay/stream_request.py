@@ -137,7 +137,7 @@ async def whole_body(receive: Receive, bytes_max: int) -> bytes | None:
 
 async def decoded(body: bytes, coding: str, bytes_max: int, threads: trio.CapacityLimiter) -> bytes:
     """Return a compressed body as it was before. In a thread, since few bytes may hold many."""
-    if coding not in CODINGS:  # RFC 9110 15.5.16: say which ones can be read
+    if coding not in CODINGS:  # RFC 9110 15.5.16: list the ones that can be read
         message = f"The request body is coded as {coding[:80]}; only gzip and deflate are accepted."
         raise AnswerError(_bad_request(415, message, "unsupported_encoding", (b"accept-encoding", b"gzip, deflate")))
 

@@ -159,7 +159,7 @@ class UpstreamRequest:
         """Return what this upstream was given and may echo anywhere, and in errors alone.
 
         A key of ours is searched for everywhere. The caller's own is searched for in errors, where upstreams quote it,
-        and only if it is too long to be a word: changing what a model says would be worse.
+        and only if it is too long to be a word: changing a model's words would be worse.
         """
         key = self._request.route.targets[self._target].key
         if key is not None:

@@ -83,7 +83,7 @@ class KeyMask:
 class ErrorMask(KeyMask):
     """A filter that masks the caller's own keys in errors, where upstreams quote them.
 
-    Anything else passes unchanged: altering what a model says would be worse. A frame that contains the key waits until
+    Anything else passes unchanged: altering a model's words would be worse. A frame that contains the key waits until
     it marks itself as an error, but at most for 16 KiB after the key. Later marks do not count, wherever the reads are
     split. Each byte is searched once.
     """

@@ -22,7 +22,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class ClientConnection(Protocol):
-    """The extension `scope["extensions"]["wiretape"]`: what ASGI cannot say about the client's connection."""
+    """The extension `scope["extensions"]["wiretape"]`: what ASGI cannot express about the client's connection."""
 
     def abort(self) -> None:
         """End the response so that the client can see that it is not complete; later sends do nothing."""

@@ -164,7 +164,7 @@ class ClientSocket:
         self._socket.close()
 
     def linger(self) -> None:
-        """Say that nothing more is sent, and close a little later: an earlier close would reset the connection if the
+        """End the sending side, and close a little later: an earlier close would reset the connection if the
         client is still sending, and the reset would overtake the response.
         """
         if self.over:
@@ -278,7 +278,7 @@ class Exchange:
         return 400
 
     def leave(self) -> None:
-        """Tell the app that the client has left."""
+        """Notify the app that the client has left."""
         self._left = True
         self._notify()
         self._changed.unpark_all()

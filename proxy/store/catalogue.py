@@ -311,7 +311,7 @@ class Book(Rows):
             self.base.executemany(f"DELETE FROM {table} WHERE stream = ?", keys)  # noqa: S608 - our own words
 
     def catch_up(self) -> bool:
-        """Take a step towards what the tapes say, and return whether more is left.
+        """Take a step towards the state of the tapes, and return whether more is left.
 
         Streams without a tape go, tapes without a row come: that mends a kill between a tape's end and its row, a power
         loss, and a deleted file. Only a step's ids are held: all ids and paths took 21 MB of 28,000 tapes, for good.

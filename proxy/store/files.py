@@ -75,7 +75,7 @@ class Mended(NamedTuple):
     damage: tuple[Damage, ...]
     #: The line to append; empty where `end` was written and only the move is missing.
     end: bytes
-    #: Seconds since 1970, 0 where `open` does not say so.
+    #: Seconds since 1970, 0 where `open` does not contain it.
     created: int
 
 

@@ -74,7 +74,7 @@ Sync = Callable[[Collection[int]], Mapping[int, str]]
 
 
 class OpenTape:
-    """A stream that this process records: what its first records say, and a signal to its followers."""
+    """A stream that this process records: what its first records contain, and a signal to its followers."""
 
     def __init__(self, stream: str) -> None:
         self.stream = stream

@@ -271,7 +271,7 @@ _TEXTS: Final = {"text": model.TextDelta, "reasoning": model.ReasoningDelta, "re
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """One thing that a stream said; the kind decides how two values are compared."""
+    """One part of a stream's content; the kind decides how two values are compared."""
 
     value: Any
     breaking: bool = True

@@ -1,4 +1,4 @@
-"""Run today's repairs over old tapes and compare the results with what the tapes say of themselves."""
+"""Run today's repairs over old tapes and compare the results with those on the tapes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ _SUMMARY: Final = b'{"k":"fold"'
 
 
 class RecheckedFile(NamedTuple):
-    """The result for one file; `error` says why it could not be read."""
+    """The result for one file; `error` is the reason why it could not be read."""
 
     path: Path
     streams: int

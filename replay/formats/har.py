@@ -29,9 +29,9 @@ _US: Final = 1_000
 _ORIGIN: Final = "http://wiretape"
 _NUMBER_MAX: Final = 2**53
 _PHASES: Final = ("blocked", "dns", "connect", "send", "wait")
-#: Keys of an `end` record that say how the stream ended.
+#: Keys of an `end` record that describe how the stream ended.
 _ENDING: Final = ("cause", "ending", "flags", "framed", "broke")
-#: Keys of a sealed tape's header that say what sealing did to it.
+#: Keys of a sealed tape's header that record what sealing did to it.
 _FRAMING: Final = ("framing", "length")
 _SEALING: Final = ("exact", "normalised", "redacted")
 

@@ -119,7 +119,7 @@ class Script:
 
     @property
     def has_length(self) -> bool:
-        """Whether the head says how long the body is."""
+        """Whether the head gives the length of the body."""
         return not self.has_body or any(name.lower() == b"content-length" for name, _ in self.headers)
 
 
@@ -184,7 +184,7 @@ _SECOND_US: Final = 1_000_000
 _BROKE: Final[Mapping[str, Fault | None]] = MappingProxyType(
     {"closed": None, "truncated": Fault.CUT, "reset": Fault.RESET, "protocol": Fault.GARBAGE}
 )
-#: By the cause of `end`, for tapes that do not say how the body ended.
+#: By the cause of `end`, for tapes that do not record how the body ended.
 _CAUSES: Final[Mapping[str, Fault | None]] = MappingProxyType(
     {**_BROKE, "framed": None, "status": None, "upstream_error": None, "eof": Fault.CUT}
 )

@@ -235,7 +235,7 @@ def _opened(records: Sequence[Record], some: Sequence[_Body], *, numbered: bool)
 
 # -- strings ----------------------------------------------------------------------------------------------------------
 
-#: Numbers that say which of several streams inside a stream a piece belongs to.
+#: Numbers that identify which of several streams inside a stream a piece belongs to.
 _INDEXES: Final = frozenset({"choice", "contentBlockIndex", "content_index", "index", "output_index", "summary_index"})
 #: Members that repeat in each frame and are not streamed. The name of a function may be.
 _REPEATED: Final = frozenset(

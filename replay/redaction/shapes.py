@@ -113,7 +113,7 @@ _WORDY: Final[tuple[tuple[str, str, str], ...]] = (
     ("openai", r"sk-", rf"{_MIXED_CASE}{_DASHED}{{20,}}"),
     ("openai", r"sk-(?:[a-z0-9]{1,12}-){0,3}", rf"{_DIGIT}{_WORD}{{20,}}{_DASHED}*"),
 )
-#: Keys without a beginning that tells them from other text while they are incomplete.
+#: Keys whose beginning does not distinguish them from other text while they are incomplete.
 _WHOLE: Final[tuple[tuple[str, str, str], ...]] = (
     ("openai", "", r"sess-(?![0-9a-f]{30,}(?![A-Za-z0-9]))[A-Za-z0-9]{30,}"),
     ("firecrawl", "", r"fc-[0-9a-f]{32}"),

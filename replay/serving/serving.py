@@ -330,5 +330,5 @@ def _shown(request: Request) -> str:
 
 
 def _content(script: Script) -> tuple[object, ...]:
-    """Return what a client can tell apart, without read boundaries and delays."""
+    """Return what a client can distinguish, without read boundaries and delays."""
     return script.status, script.body, script.fault, script.unanswered

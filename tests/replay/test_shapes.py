@@ -211,3 +211,26 @@ def test_values_of_secret_names(text: str, secret: str) -> None:
 )
 def test_no_secret_in_similar_text(text: str) -> None:
     assert find(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run --token=hunter22xyz",
+        'run(["x", "--password", "hunter22xyz"])',
+        'curl -H "Authorization:Bearer hunter22xyz"',
+        "X-Vault-Token: hunter22xyz",
+        "com.mycompany.myservice.integration.payment.stripe.api-key: hunter22xyz",
+        'DB_PASSWORD="abcd1234efgh5678ijkl\n',
+        "token: abcd1234efgh5678ijkl!",
+        "{'pwd': '12345678'}",
+        "-DGITHUB_TOKEN=hunter22xyz",
+        "env.GITHUB_PAT=hunter22xyz",
+        "Cookie: a=1; consent; sid=hunter22xyz",
+        '{"API Key": "hunter22xyz"}',
+        "password=letters&x=1",
+        "https://abcdef0123456789abcdef@host.example/x",
+    ],
+)
+def test_value_is_found_by_its_name_or_place(text: str) -> None:
+    assert find(text)

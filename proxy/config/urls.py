@@ -1,12 +1,14 @@
 """URLs: what an upstream's base URL may be, and the way from a request's raw path to its route and upstream.
 
-The raw path alone decides and is never decoded (CVE-2026-48710: authentication and router saw two different paths).
+The raw path alone decides the route and is sent as it came (CVE-2026-48710: authentication and router saw two
+different paths). What the request is, and so what is checked, is decided as the most lenient upstream may read it.
 """
 
 import ipaddress
 import re
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 import httpx
 
@@ -31,6 +33,10 @@ __all__ = [
 Dialect = Literal["chat", ""]
 
 _CHAT: Final = b"/chat/completions"
+#: Ends of paths whose requests are JSON objects for a model. A page of another origin must not be able to send one.
+_JSON_ENDS: Final = (_CHAT, b"/completions", b"/responses", b"/messages", b"/messages/count_tokens", b"/embeddings")
+#: Times that a path is decoded: once by the upstream, and once by a proxy in front of it.
+_DECODINGS_MAX: Final = 2
 _PORTS: Final = {"http": 80, "https": 443}
 _VISIBLE: Final = re.compile(r"[\x21-\x5b\x5d-\x7e]+", re.ASCII)
 _AUTHORITY: Final = re.compile(r"https?://([^/?#]*)", re.ASCII)
@@ -53,6 +59,8 @@ class Place(NamedTuple):
     dialect: Dialect
     #: The raw path after /v1: empty, or it begins with a slash.
     tail: bytes
+    #: Its POST requests are JSON objects.
+    takes_json: bool = True
 
 
 class _Base(NamedTuple):
@@ -124,7 +132,19 @@ def place(config: Config, raw_path: bytes) -> Place | None:
     route = config.routes.get((found[1] or b"").decode("ascii"))
     if route is None:
         return None
-    return Place(route, "chat" if raw_path[found.end() :].endswith(_CHAT) else "", raw_path[found.end() :])
+    tail = raw_path[found.end() :]
+    if tail == _CHAT:
+        return Place(route, "chat", tail)
+    plain = _as_read(tail)
+    return Place(route, "chat" if plain.endswith(_CHAT) else "", tail, plain.endswith(_JSON_ENDS))
+
+
+def _as_read(tail: bytes) -> bytes:
+    """Return a path as the most lenient upstream may read it, to compare with: it is sent as it came."""
+    for _ in range(_DECODINGS_MAX):
+        tail = unquote_to_bytes(tail)
+    segments = (segment.partition(b";")[0].strip() for segment in re.split(rb"[/\\]", tail.lower()))
+    return b"".join(b"/" + segment for segment in segments if segment)
 
 
 def request_target(target: Target, tail: bytes, query: bytes) -> bytes:

@@ -101,17 +101,18 @@ class Application:
         headers, place, bytes_max = admission.headers, admission.place, self._services.config.body_bytes_max
         assert place is not None, "Wiretape's own paths are answered elsewhere"
         dialect = place.dialect if scope["method"] == "POST" else ""
-        not_json = content_type_refusal(headers) if dialect else None
+        takes_json = place.takes_json and scope["method"] == "POST"
+        not_json = content_type_refusal(headers) if takes_json else None
         if not_json is not None:
             return refused(not_json)
-        body = await self._body(headers, receive, bytes_max, streamed=not dialect)
+        body = await self._body(headers, receive, bytes_max, streamed=not takes_json)
         if body is None:
             return None
         value: Any = None
         plain: bytes | None = None
         history: Sequence[Marks] = ()
         cleaning: Sequence[Edit] = ()
-        if dialect and isinstance(body, bytes):
+        if takes_json and isinstance(body, bytes):
             coding = b", ".join(headers.all(b"content-encoding")).decode("latin-1").strip().lower()
             plain = body
             if coding not in ("", "identity"):
@@ -120,7 +121,7 @@ class Application:
             forbidden = _forbidden(value)
             if forbidden is not None:
                 return forbidden
-            if place.route.history != "off":
+            if dialect and place.route.history != "off":
                 history, cleaning = await marks_in(plain, value, repair=place.route.history == "repair")
         query: bytes = scope["query_string"]
         return StreamRequest(
@@ -131,7 +132,7 @@ class Application:
             query=query,
             headers=headers,
             body=body,
-            value=value,
+            value=value if dialect else None,
             facts=facts(value) if dialect else Facts(stream=False),
             settings=settings_for(place.route, headers),
             caller=admission.caller,

@@ -157,10 +157,10 @@ def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers
 
 
 def content_type_refusal(headers: Headers) -> Refusal | None:
-    """Return the 415 for a chat request that is not JSON: pages can send other types without a preflight (C11)."""
+    """Return the 415 for a request that is not JSON: pages can send other types without a preflight (C11)."""
     if len(headers.all(b"content-type")) == 1 and headers.media_type() == b"application/json":
         return None
-    return Refusal(415, "unsupported_media_type", "Send chat requests with content-type: application/json.")
+    return Refusal(415, "unsupported_media_type", "Send this request with content-type: application/json.")
 
 
 def _refuse_host(config: Config, headers: Headers, http_version: str) -> Refusal | None:

@@ -236,6 +236,40 @@ async def test_upstream_address_in_the_body_is_refused(autojump_clock: MockClock
         assert untouched(home)
 
 
+@pytest.mark.case("C11", "C20")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "chat/completions/",
+        "chat/completion%73",
+        "//chat%2Fcompletions;x=1",
+        "Chat/Completions",
+        "completions",
+        "responses",
+        "responses/",
+        "messages",
+        "message%73",
+        "messages/count_tokens",
+        "embeddings",
+        "embeddings%20",
+    ],
+)
+async def test_equivalent_and_other_model_paths_are_guarded_alike(autojump_clock: MockClock, path: str) -> None:
+    async with house(streaming()) as home:
+        got, _, _ = await raw(home, post(ASKED, "Content-Type: text/plain", path=f"/v1/{path}"))
+        assert got == 415
+        got, answer, _ = await raw(home, post({**ASKED, "api_base": "https://evil.example"}, path=f"/v1/{path}"))
+        assert (got, json.loads(answer)["error"]["param"]) == (400, "api_base")
+        assert untouched(home)
+
+
+@pytest.mark.parametrize("path", ["files", "audio/transcriptions", "responses/r1/cancel", "threads"])
+async def test_other_paths_take_any_media_type(autojump_clock: MockClock, path: str) -> None:
+    async with house(answer(200, b"{}")) as home:
+        got, _, _ = await raw(home, post(b"--x--", "Content-Type: multipart/form-data; boundary=x", path=f"/v1/{path}"))
+        assert got == 200
+
+
 @pytest.mark.case("C28")
 @pytest.mark.parametrize(
     "more",

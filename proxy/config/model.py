@@ -278,6 +278,7 @@ _Requests = Literal["full", "hash"]
 _OnLogFailure = Literal["stop", "serve"]
 _OnClientGone = Literal["cancel", "drain", "keep"]
 _History = Literal["off", "warn", "repair"]
+_Retry = Literal["always", "before_send", "never"]
 _KeyHeader = Literal["authorization", "api-key", "x-api-key"]
 
 _UNLIMITED: Final = "unlimited"
@@ -318,6 +319,13 @@ class Route:
     attempts: int = option(
         limits.ATTEMPTS, count(1, limits.ATTEMPTS_MAX), "Attempts per request, as long as nothing was delivered."
     )
+    retry: _Retry | None = option(
+        None,
+        choice(_Retry),
+        "What is repeated: `always` any failed attempt, `before_send` one whose connection failed, `never` none. "
+        "Without it `always`, and `before_send` on a hermes route, because the agent's tools may have run.",
+        shared=False,
+    )
     first_byte_s: float = option(
         limits.FIRST_BYTE_TIMEOUT_S, seconds(), "Time to the first frame. Reasoning models are silent for minutes."
     )
@@ -352,6 +360,11 @@ class Route:
     hermes: bool = option(
         False, ON_OFF, "The upstream is hermes-agent: trust its tool events and its endings.", shared=False
     )
+
+    @property
+    def repeats(self) -> _Retry:
+        """What is repeated on this route."""
+        return self.retry or ("before_send" if self.hermes else "always")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

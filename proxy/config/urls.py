@@ -35,7 +35,7 @@ Dialect = Literal["chat", ""]
 _CHAT: Final = b"/chat/completions"
 #: Ends of paths whose requests are JSON objects for a model. A page of another origin must not be able to send one.
 _JSON_ENDS: Final = (_CHAT, b"/completions", b"/responses", b"/messages", b"/messages/count_tokens", b"/embeddings")
-#: Times that a path is decoded: once by the upstream, and once by a proxy in front of it.
+#: Times that a path is decoded: once by the upstream, and once by another proxy on the way.
 _DECODINGS_MAX: Final = 2
 _PORTS: Final = {"http": 80, "https": 443}
 _VISIBLE: Final = re.compile(r"[\x21-\x5b\x5d-\x7e]+", re.ASCII)

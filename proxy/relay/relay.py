@@ -126,7 +126,7 @@ class Relay:
         self._on_over = on_over
         self._is_progress = partial(speaks, hermes=request.route.hermes)
         self._services = services
-        self._upstream = UpstreamRequest(request, config, services.transport, services.no_streaming)
+        self._upstream = UpstreamRequest(stream, request, config, services.transport, services.no_streaming)
         #: Flags of the ending, in addition to those that the tape gives.
         self._flags: dict[str, None] = {"history_marked": None} if request.history else {}
         self._results_recorded = self.tool_results is None
@@ -365,8 +365,6 @@ class Relay:
         request, recording = self._request, self.recording
         self._received_bytes += len(read.data)
         self.signals.progress_at, self.signals.progressed = read.t, True
-        if not (self._request.verbatim or request.streams) and self.delivery.answer is None and response.status < 400:
-            await self._commit(relayed_head(response.status, response.headers, self.stream, decoded=response.decoded))
         await self._write([recording.recorder.body(recording.t(read.t), read.data)])
         if self._request.verbatim:
             return ""
@@ -374,7 +372,17 @@ class Relay:
             self._error_body += read.data
             if len(self._error_body) > ERROR_BODY_BYTES_MAX:
                 return "closed"
-        return "limit" if request.streams and self._received_bytes > BODY_BYTES_MAX else ""
+        if self._received_bytes <= BODY_BYTES_MAX:
+            return ""
+        if request.streams:
+            return "limit"
+        await self._commit_whole(response)  # too long to be held until its end
+        return ""
+
+    async def _commit_whole(self, response: UpstreamResponse) -> None:
+        """Fix the status of a whole answer, which is held until then so that half of one can become an error."""
+        if self.delivery.answer is None:
+            await self._commit(relayed_head(response.status, response.headers, self.stream, decoded=response.decoded))
 
     # -- what the end of a response means -----------------------------------------------------------------------------
 
@@ -398,10 +406,13 @@ class Relay:
             return "status" if failed and ended and request.dialect and self._fault is None else cause
         if request.streams and recording.emitter.delivered:
             return cause
-        fine = ended and not failed and self._received_bytes > 0
-        if not request.streams and (fine or self.delivery.answer is not None):
-            return cause  # a whole answer was asked for: its own status decides
         ending, _ = recording.emitter.ending("status" if failed else chat_cause(cause))
+        # Half an object is not an answer, even if its framing is whole. The client reads everything else itself.
+        half = ending == "truncated" and (self._fault is not None or not recording.emitter.wire.choices)
+        fine = ended and not failed and self._received_bytes > 0 and not half
+        if not request.streams and (fine or self.delivery.answer is not None):
+            await self._commit_whole(response)
+            return cause
         if request.streams and (recording.emitter.delivered or ending == "completed"):
             return cause
         error = recording.emitter.wire.error

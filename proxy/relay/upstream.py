@@ -41,9 +41,15 @@ class UpstreamRequest:
     """Sends a request to one upstream after the other, as the relay decides."""
 
     def __init__(
-        self, request: StreamRequest, config: Config, transport: UpstreamTransport, no_streaming: set[tuple[str, str]]
+        self,
+        stream: str,
+        request: StreamRequest,
+        config: Config,
+        transport: UpstreamTransport,
+        no_streaming: set[tuple[str, str]],
     ) -> None:
         """`no_streaming` has the routes and models whose upstream is known to refuse to stream."""
+        self._stream = stream
         self._request = request
         self._config = config
         self._transport = transport
@@ -100,10 +106,12 @@ class UpstreamRequest:
                 stale = (b"content-length",) if body is request.body else (b"content-length", b"content-encoding")
             hermes = request.route.hermes
             headers = to_upstream(request.headers, target, own_key=request.own_key, hermes=hermes, stale=stale)
+            if not (request.verbatim or b"idempotency-key" in request.headers):
+                headers.append((b"idempotency-key", self._stream.encode("ascii")))
             path = request_target(target, request.path_tail, request.query)
             origin = base_of(target.url).origin
             outgoing = self._transport.addressed(origin, request.method.encode("ascii"), path, headers, body)
-            head, received = await self._transport.exchange(outgoing)
+            head, received = await self._transport.exchange(outgoing, once=request.route.repeats != "always")
             if isinstance(request.body, Upload):
                 request.body.abandon()
             answered = Headers(head.headers)
@@ -141,6 +149,11 @@ class UpstreamRequest:
                 unstreamed=request.streams and request.route.synthesise and not self._unstreamed,
                 now=now,
             )
+        repeats = request.route.repeats
+        if decision.next is not Next.GIVE_UP and (
+            repeats == "never" or (repeats == "before_send" and failure.ending != "refused")
+        ):
+            decision = Decision(Next.GIVE_UP, exhausted=True)  # nor is the client to repeat it
         if decision.next is Next.AGAIN:
             self._attempt += 1
         elif decision.next is Next.ELSEWHERE:

@@ -126,10 +126,10 @@ class UpstreamTransport:
             sent += self._egress.headers
         return Outgoing(origin, method, path, tuple(sent), body)
 
-    async def exchange(self, outgoing: Outgoing) -> tuple[Head, Exchange]:
+    async def exchange(self, outgoing: Outgoing, *, once: bool = False) -> tuple[Head, Exchange]:
         """Send a request from `addressed`, and return once the head of its response has come."""
-        # An idle connection may have been closed by now, so a body that can be sent only once gets a new one.
-        idle = await self.pool.take(outgoing.origin) if isinstance(outgoing.body, bytes) else None
+        # An idle connection may have been closed by now, so what may or can be sent only `once` gets a new one.
+        idle = None if once or not isinstance(outgoing.body, bytes) else await self.pool.take(outgoing.origin)
         if idle is not None:
             exchange = Exchange(idle, self.pool.give)
             try:

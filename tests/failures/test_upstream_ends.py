@@ -12,6 +12,11 @@ from wiretape.events.core.settings import Settings
 
 UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n"
+WHOLE = (
+    b'{"id":"c1","object":"chat.completion","created":1,"model":"m","choices":'
+    b'[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'
+)
+WHOLE_HEAD = JSON_HEAD.replace(b"500", b"%d" % len(WHOLE))
 HALF_CALL = (role(), call('{"path":"/tmp/a","te', TOOL))
 TEXT = (role(), text("hello "), text("wor"))
 KEEPALIVE = b": keepalive\n\n"
@@ -167,15 +172,49 @@ async def test_other_exchanges_are_not_repeated(autojump_clock: MockClock) -> No
         assert (answered.status, len(peer.requests)) == (502, 1)
 
 
+HALF = b'{"choices":[{"index":0,"mess'
+FRAMINGS: dict[str, tuple[bytes, End]] = {
+    "a whole length": (JSON_HEAD.replace(b"500", b"%d" % len(HALF)), "final"),
+    "whole chunks": (JSON_HEAD.replace(b"Content-Length: 500", b"Transfer-Encoding: chunked"), "final"),
+    "a close": (JSON_HEAD.replace(b"Content-Length: 500\r\n", b""), "fin"),
+    "a length cut short": (JSON_HEAD, "fin"),
+    "a reset": (JSON_HEAD, "rst"),
+}
+
+
+@pytest.mark.case("U18", "U19", "U20")
+@pytest.mark.parametrize("framing", FRAMINGS)
+async def test_half_an_answer_is_an_error_in_every_framing(framing: str, autojump_clock: MockClock) -> None:
+    head, end = FRAMINGS[framing]
+    async with faulty(peer := Peer(HALF, head=head, end=end, every_s=1)) as home:
+        each_its_own(home)
+        answered = await home.ask(PLAIN)
+        ending = "reset" if end == "rst" else "truncated"
+        seen = await judged(home, answered, ending, came=HALF)
+        assert (answered.status, error_of(answered)["code"]) == (502, ending)
+        assert (len(peer.requests), seen.commits) == (3, [502])
+    async with faulty(Peer(HALF, head=head, end=end), Peer(WHOLE, head=WHOLE_HEAD)) as home:
+        each_its_own(home)
+        answered = await home.ask(PLAIN)
+        assert (answered.status, answered.body) == (200, WHOLE)
+        assert (await home.ending())[0] == "completed"
+
+
+@pytest.mark.parametrize(
+    "body", [b"data: {}\n\n", b"busy", b'{"object":"x"}', b"[]", WHOLE.replace(b'"stop"', b"null")]
+)
+async def test_answer_that_is_no_half_object_passes_as_it_came(body: bytes, autojump_clock: MockClock) -> None:
+    async with faulty(Peer(body, head=JSON_HEAD.replace(b"500", b"%d" % len(body)))) as home:
+        answered = await home.ask(PLAIN)
+        assert (answered.status, answered.body) == (200, body)
+
+
 @pytest.mark.case("U19", "U20", "U18")
 @pytest.mark.parametrize(("end", "ending"), [("fin", "truncated"), ("rst", "reset")])
-@pytest.mark.parametrize("how", [{"body": PLAIN}, {"body": b"{}", "path": "/v1/embeddings"}], ids=["chat", "exchange"])
-async def test_half_a_whole_answer_is_passed_on_as_a_cut(
-    how: dict[str, Any], end: End, ending: str, autojump_clock: MockClock
-) -> None:
+async def test_half_an_exchange_is_passed_on_as_a_cut(end: End, ending: str, autojump_clock: MockClock) -> None:
     peer = Peer(b'{"choices":[{"mess', head=JSON_HEAD, end=end, every_s=1)
     async with faulty(peer) as home:
-        answered = await home.ask(**how)
+        answered = await home.ask(b"{}", path="/v1/embeddings")
         assert (answered.status, answered.body) == (200, peer.body)
         assert answered.header(b"content-length") == b"500"
         assert answered.ended in ("cut", "reset")

@@ -124,6 +124,7 @@ EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
     "think": ("true", "1", lambda c: c.routes[""].settings.think, True),
     "include_usage": ("true", "TRUE", lambda c: c.routes[""].include_usage, True),
     "attempts": ("1", "1", lambda c: c.routes[""].attempts, 1),
+    "retry": ('"never"', "never", lambda c: c.routes[""].repeats, "never"),
     "first_byte_s": ("5", "5", lambda c: c.routes[""].first_byte_s, 5.0),
     "idle_s": ("5", "5", lambda c: c.routes[""].idle_s, 5.0),
     "keepalive_s": ("5", "5", lambda c: c.routes[""].keepalive_s, 5.0),

@@ -1,17 +1,19 @@
 """Requests through the whole proxy, in memory: framing of bodies, and routes that are declared to be hermes-agent."""
 
 import json
+import re
 from typing import Any, Final
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.proxy.scripted import chunk
+from tests.proxy.scripted import Script, chunk
 from tests.support.house import ASKED, DONE, HEAD, Peer, answer, call, finish, frame, house, post, role, text
 from wiretape.events.core.settings import Settings
 from wiretape.events.emit import Summariser, emit
 from wiretape.proxy.api.streams import summary_json
+from wiretape.proxy.config.model import Target
 
 
 @pytest.mark.parametrize("how", ["close", "rst", "fin"])
@@ -218,13 +220,97 @@ async def test_agent_run_is_not_repeated_after_tools_ran(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize(
-    ("headers", "attempts"), [(("X-Hermes-Completed: false", "X-Hermes-Partial: true"), 1), ((), 3)]
+    ("headers", "retry", "attempts"),
+    [
+        (("X-Hermes-Completed: false", "X-Hermes-Partial: true"), "always", 1),
+        ((), "always", 3),
+        ((), None, 1),
+    ],
 )
-async def test_agent_error_response_passes(headers: tuple[str, ...], attempts: int, autojump_clock: MockClock) -> None:
-    async with house(answer(502, INCOMPLETE, *headers), route=AGENT) as home:
+async def test_agent_error_response_passes(
+    headers: tuple[str, ...], retry: str | None, attempts: int, autojump_clock: MockClock
+) -> None:
+    async with house(answer(502, INCOMPLETE, *headers), route={**AGENT, "retry": retry}) as home:
         answered = await home.ask({**ASKED, "stream": False})
         assert (answered.status, answered.body) == (502, INCOMPLETE)
         assert (await home.kinds()).count("attempt") == attempts
         for line in headers:
             name, _, value = line.encode().partition(b": ")
             assert answered.header(name.lower()) == value
+
+
+STREAMS: Final = {"a stream": ASKED, "a whole answer": {**ASKED, "stream": False}}
+LOST: Final[dict[str, Script]] = {
+    "a reset": Peer(head=b"", end="rst"),
+    "a close": Peer(head=b"", end="fin"),
+    "a 500": answer(500, b"{}"),
+    "a 429": answer(429, b"{}"),
+    "an empty stream": Peer(),
+    "no streaming": answer(400, b'{"error":{"message":"Streaming is not supported"}}'),
+}
+
+
+@pytest.mark.parametrize("body", STREAMS.values(), ids=STREAMS)
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("route", [AGENT, {"retry": "before_send"}, {"retry": "never"}], ids=["agent", "set", "never"])
+async def test_agent_request_that_went_out_is_never_repeated(
+    route: dict[str, Any], lost: str, body: Any, autojump_clock: MockClock
+) -> None:
+    """Its tools may have run: not by another attempt, not on a fallback, and not by the client."""
+    elsewhere = [Target(name=name, url=f"http://127.0.0.1:{port}/v1") for name, port in (("a", 9), ("b", 8))]
+    asked = 0
+
+    async def counted(stream: trio.abc.Stream) -> None:
+        nonlocal asked
+        asked += 1
+        await LOST[lost](stream)
+
+    async with house(counted, route=route, targets=elsewhere) as home:
+        answered = await home.ask(body)
+        assert answered.status >= 400 or b'"error"' in answered.body
+        assert (asked, (await home.kinds()).count("attempt")) == (1, 1)
+        if lost != "no streaming":  # a 400, which clients do not repeat
+            assert answered.header(b"x-should-retry") == b"false"
+
+
+@pytest.mark.parametrize(("retry", "attempts"), [(None, 2), ("always", 2), ("never", 1)])
+async def test_agent_request_that_never_went_out_is_sent_again(
+    retry: str | None, attempts: int, autojump_clock: MockClock
+) -> None:
+    async with house(Peer(role(), text("18"), finish(), DONE), route={**AGENT, "retry": retry}) as home:
+        opened: Any = home.transport
+        open_tcp, failed = opened._connector._open_tcp, False
+
+        async def once(*args: Any, **how: Any) -> Any:
+            nonlocal failed
+            if not failed:
+                failed = True
+                raise OSError(111, "Connection refused")
+            return await open_tcp(*args, **how)
+
+        opened._connector._open_tcp = once
+        answered = await home.ask()
+        assert answered.status == (200 if attempts == 2 else 502)
+        assert (await home.kinds()).count("attempt") == attempts
+
+
+async def test_agent_request_never_takes_an_idle_connection(autojump_clock: MockClock) -> None:
+    """An upstream may close it at that moment, and whether the request was read is then unknown."""
+    async with house(peer := Peer(role(), text("18"), finish(), DONE), route=AGENT) as home:
+        await home.ask()
+        await home.ask()
+        assert (len(peer.requests), len(home.upstream.still_open)) == (2, 2)
+
+
+@pytest.mark.parametrize("given", [None, "mine"])
+async def test_attempts_share_one_idempotency_key(given: str | None, autojump_clock: MockClock) -> None:
+    async with house(peer := answer(503, b"{}")) as home:
+        await home.ask(ASKED, *([f"Idempotency-Key: {given}"] if given else []))
+        keys = [re.findall(rb"(?i)\r\nidempotency-key: *([^\r]*)", request) for request in peer.requests]
+        assert keys == [[(given or home.streams[0]).encode()]] * 3
+
+
+async def test_transparent_profile_adds_no_idempotency_key(autojump_clock: MockClock) -> None:
+    async with house(peer := answer(200, b"{}"), settings=Settings(profile="transparent")) as home:
+        await home.ask()
+        assert b"idempotency-key" not in peer.requests[0].lower()

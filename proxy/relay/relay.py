@@ -372,15 +372,16 @@ class Relay:
             self._error_body += read.data
             if len(self._error_body) > ERROR_BODY_BYTES_MAX:
                 return "closed"
-        if self._received_bytes <= BODY_BYTES_MAX:
-            return ""
+        too_long = self._received_bytes > BODY_BYTES_MAX
         if request.streams:
-            return "limit"
-        await self._commit_whole(response)  # too long to be held until its end
+            return "limit" if too_long else ""
+        # DeepSeek sends empty lines for minutes before a whole answer: they keep the client's connection open too.
+        if too_long or (read.data.isspace() and read.t >= self.signals.published_at + request.route.keepalive_s):
+            await self._commit_whole(response)
         return ""
 
     async def _commit_whole(self, response: UpstreamResponse) -> None:
-        """Fix the status of a whole answer, which is held until then so that half of one can become an error."""
+        """Fix the status of a whole answer, which is held until its end so that half of one can become an error."""
         if self.delivery.answer is None:
             await self._commit(relayed_head(response.status, response.headers, self.stream, decoded=response.decoded))
 
@@ -412,7 +413,7 @@ class Relay:
         fine = ended and not failed and self._received_bytes > 0 and not half
         if not request.streams and (fine or self.delivery.answer is not None):
             await self._commit_whole(response)
-            return cause
+            return "eof" if ended and half else cause
         if request.streams and (recording.emitter.delivered or ending == "completed"):
             return cause
         error = recording.emitter.wire.error

@@ -200,6 +200,18 @@ async def test_half_an_answer_is_an_error_in_every_framing(framing: str, autojum
         assert (await home.ending())[0] == "completed"
 
 
+@pytest.mark.parametrize("body", [WHOLE, HALF], ids=["whole", "half"])
+async def test_empty_lines_before_a_whole_answer_keep_the_client_waiting(
+    body: bytes, autojump_clock: MockClock
+) -> None:
+    """DeepSeek sends them for up to ten minutes. The status is out by then, so half an answer is a cut."""
+    head = FRAMINGS["whole chunks"][0]
+    async with faulty(Peer(*[b"\n"] * 9, body, head=head, every_s=10)) as home:
+        answered = await home.ask(PLAIN)
+        assert (answered.status, answered.body, answered.at) == (200, b"\n" * 9 + body, pytest.approx(20, abs=0.1))
+        assert answered.ended == ("chunked" if body is WHOLE else "cut")
+
+
 @pytest.mark.parametrize(
     "body", [b"data: {}\n\n", b"busy", b'{"object":"x"}', b"[]", WHOLE.replace(b'"stop"', b"null")]
 )

@@ -43,6 +43,7 @@ _MARKER: Final = (
     "fault=None, prefixes=None, end='cut'): replay a tape instead of asking a provider; without a file "
     "tapes/<module>/<test>.tape"
 )
+_NO_FIXTURE: Final = "the tape marker is on a test that does not use the `tape` fixture: add `tape` to its arguments, or remove the marker"
 #: Tests that share a tape mostly follow each other. Every tape kept in memory slows the garbage collector down.
 _LOADED_MAX: Final = 16
 #: Each prefix is a test that pytest collects, reports and remembers.
@@ -284,12 +285,13 @@ def _has_teardown(fixturedef: pytest.FixtureDef[Any], item: pytest.Item) -> bool
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail the test if something is wrong with its tape that no teardown can mend."""
     tape = item.stash.get(_TAPE, None)
-    if tape is None:
-        return (yield)
-    if tape.obstacle:
+    if tape is not None and tape.obstacle:
         pytest.fail(tape.obstacle, pytrace=False)
     result = yield
-    if problem := tape.problem(more=tape.asked_later):
+    tape = item.stash.get(_TAPE, None)  # now also one that the test got with `request.getfixturevalue`
+    if tape is None and any(marker.name == "tape" for marker in item.own_markers):
+        pytest.fail(_NO_FIXTURE, pytrace=False)
+    if tape is not None and (problem := tape.problem(more=tape.asked_later)):
         pytest.fail(problem, pytrace=False)
     return result
 

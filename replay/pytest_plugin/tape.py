@@ -226,10 +226,8 @@ class Tape:
             return "a request is not on the tape"
         if more:
             return ""
-        if problem := self._uncut():
+        if problem := self._uncut() or self._without_place():
             return problem
-        if self.prefix is None and playback.faults.unapplied:
-            return f"no response had a place for {', '.join(playback.faults.unapplied)}"
         if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
             return f"{len(playback.unused)} of {len(playback.deck.rows)} recorded streams were not asked for"
         self.notes += [f"{self.plan.nodeid}: {each}" for each in playback.loose]
@@ -243,6 +241,12 @@ class Tape:
         if prefix.stream in playback.faults.requested:
             return ""
         return f"{prefix} cuts stream {prefix.stream + 1}, which was not asked for, so this run tested nothing"
+
+    def _without_place(self) -> str:
+        """Return a problem if no response had a place for a fault that the test asked for."""
+        if self._playback is None or self.prefix is not None or not (faults := self._playback.faults.unapplied):
+            return ""
+        return f"no response had a place for {', '.join(faults)}"
 
     def _end_recording(self) -> str:
         """Prepare the recorded streams to become the tape, or compare them with it; return a problem."""
@@ -294,6 +298,7 @@ class Tape:
             for miss in self._playback.misses:
                 lines += ["", *miss.lines(), ""]
             lines += [f"not asked for: {sent}" for sent in self._playback.unused]
+            lines += filter(None, [self._uncut(), self._without_place()])
         return "\n".join(lines)
 
     def close(self) -> None:

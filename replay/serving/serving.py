@@ -299,7 +299,7 @@ class Serving:
 
     def remaining(self) -> list[str]:
         """Return lines about streams that were never requested and faults that never applied."""
-        unused = [place for place in self.deck.unused if place not in self.faults.requested]
+        unused = self._unused
         lines = [f"{self.deck.rows[place].name} was not requested" for place in unused[:_LISTED_MAX]]
         if len(unused) > _LISTED_MAX:
             lines.append(f"nor were {len(unused) - _LISTED_MAX} more")
@@ -321,8 +321,13 @@ class Serving:
     @property
     def unused(self) -> list[str]:
         """A line for each stream that was not requested."""
-        deck = self.deck
-        return [f"{deck.rows[place].name}: {Sent.of(request_of(deck.rows[place].records))}" for place in deck.unused]
+        rows = [self.deck.rows[place] for place in self._unused]
+        return [f"{row.name}: {Sent.of(request_of(row.records))}" for row in rows]
+
+    @property
+    def _unused(self) -> list[int]:
+        """The streams that were not requested; a stream that a fault broke was."""
+        return [place for place in self.deck.unused if place not in self.faults.requested]
 
 
 def _shown(request: Request) -> str:

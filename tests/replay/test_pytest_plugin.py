@@ -220,6 +220,47 @@ def test_unknown(tape):
         FAILED,
         ["no response had a place for cut@tool:write_file"],
     ),
+    "fault without a place is reported next to another failure": Case(
+        SUNNY.replace("mark.tape", "mark.tape(fault='cut@tool:write_file')").replace("sunny", "rain"),
+        ONE,
+        FAILED,
+        ["E * assert 'rain' in *", "no response had a place for cut@tool:write_file"],
+    ),
+    "marker without the fixture fails the test": Case(
+        """
+@pytest.mark.tape("one.tape")
+def test_without():
+    pass
+
+@pytest.mark.tape("one.tape")
+@pytest.mark.usefixtures("tape")
+def test_named():
+    pass
+
+@pytest.mark.tape("one.tape")
+def test_later(request):
+    assert "sunny" in ask(request.getfixturevalue("tape").url).text
+
+@pytest.mark.tape("one.tape")
+def test_missing_later(request):
+    ask(request.getfixturevalue("tape").url, "something else")
+
+@pytest.mark.tape("one.tape")
+class TestSome:
+    def test_it(self, tape):
+        assert "sunny" in ask(tape.url).text
+
+    def test_other(self):
+        pass
+""",
+        {"one.tape": ONE},
+        {"passed": 3, "failed": 3},
+        [
+            "the tape marker is on a test that does not use the `tape` fixture: add `tape` to its arguments*",
+            "1 of 1 recorded streams were not asked for",
+            "a request is not on the tape",
+        ],
+    ),
     "attempts fail in order": Case(
         """
 def test_it(tape):
@@ -272,6 +313,21 @@ def test_replay(pytester: pytest.Pytester, name: str) -> None:
     source, tapes, outcomes, lines = REPLAYED[name]
     project(pytester, source, tapes)
     run(pytester, **outcomes).stdout.fnmatch_lines(lines)
+
+
+@pytest.mark.parametrize("fault", ["cut@text", "attempts=reset"])
+def test_report_does_not_call_a_stream_unused_that_a_fault_broke(pytester: pytest.Pytester, fault: str) -> None:
+    source = f"""
+@pytest.mark.tape(fault={fault!r})
+def test_it(tape):
+    with pytest.raises(httpx.TransportError):
+        ask(tape.url)
+    assert False
+"""
+    project(pytester, source, TWO)
+    stdout = run(pytester, failed=1).stdout
+    stdout.fnmatch_lines(["1. POST * -> stream 1, *", "not asked for: stream 2: POST *"])
+    stdout.no_fnmatch_line("not asked for: stream 1*")
 
 
 # -- recording --------------------------------------------------------------------------------------------------------

@@ -18,11 +18,18 @@ help: ## list the targets
 .PHONY: install
 install: $(VENV)/.installed ## create .venv from the lock and install wiretape into it
 
+# Empty if $(PYTHON) can make an environment; otherwise the reason, in any Python. Debian splits ensurepip off from venv.
+UNSUITABLE = $(shell $(PYTHON) -c 'import sys; v = sys.version_info[:2]; fits = (3, 11) <= v <= (3, 13); \
+    print("" if fits and __import__("venv") and __import__("ensurepip") else "is Python %d.%d" % v)' 2>/dev/null \
+    || echo "does not run or has no venv (on Debian and Ubuntu: python3-venv)")
+CHECK_PYTHON = $(if $(UNSUITABLE),$(error Wiretape needs Python 3.11, 3.12 or 3.13 with venv, and $(PYTHON) $(UNSUITABLE). \
+    Choose another one: make $(MAKECMDGOALS) PYTHON=python3.12))
+
 # The interpreter is part of the stamp's name, so another PYTHON=... rebuilds. Always from empty: nothing survives a
 # changed lock.
 LOCKED := $(VENV)/.locked-$(subst /,_,$(PYTHON))
 $(LOCKED): requirements-dev.txt
-	$(PYTHON) -m venv --clear $(VENV)
+	$(CHECK_PYTHON)$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --require-hashes --no-deps -r requirements-dev.txt
 	@touch $@
 
@@ -52,7 +59,7 @@ lock: install ## update both lock files from pyproject.toml (UPGRADE=--upgrade f
 RUN_VENV := .venv-run
 RUN      := $(RUN_VENV)/bin/wiretape
 $(RUN): requirements.txt
-	$(PYTHON) -m venv --clear $(RUN_VENV)
+	$(CHECK_PYTHON)$(PYTHON) -m venv --clear $(RUN_VENV)
 	$(RUN_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements.txt
 	@pwd | sed 's|$$|/build/types|' > "$$(echo $(RUN_VENV)/lib/python*/site-packages)/wiretape.pth"
 	@printf '#!%s/$(RUN_VENV)/bin/python\nfrom wiretape.proxy.cli.main import main\n\nmain()\n' "$$(pwd)" > $@
@@ -179,7 +186,7 @@ bench: install ## measure the speed of the core against its limits, and how the 
 YARDSTICK := tests/bench/yardstick
 OPPONENTS := .cache/bench
 $(OPPONENTS)/%/.installed: $(YARDSTICK)/%.txt
-	$(PYTHON) -m venv --clear $(@D)
+	$(CHECK_PYTHON)$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r $<
 	@touch $@
 
@@ -244,7 +251,7 @@ real-peers: real-matrix $(REAL)/litellm/.installed $(REAL)/llama/.ready
 real-matrix: real-clients $(foreach each,agents hermes litellm llama_index,$(REAL)/$(each)/.installed)
 
 $(REAL)/%/.installed: tests/real/requirements/%.txt
-	$(PYTHON) -m venv --clear $(REAL)/$*
+	$(CHECK_PYTHON)$(PYTHON) -m venv --clear $(REAL)/$*
 	$(REAL)/$*/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --no-deps -r $<
 	@touch $@
 

@@ -43,7 +43,10 @@ _MARKER: Final = (
     "fault=None, prefixes=None, end='cut'): replay a tape instead of asking a provider; without a file "
     "tapes/<module>/<test>.tape"
 )
-_NO_FIXTURE: Final = "the tape marker is on a test that does not use the `tape` fixture: add `tape` to its arguments, or remove the marker"
+_NO_FIXTURE: Final = (
+    "the tape marker is on a test that does not use the `tape` fixture: "
+    "add `tape` to its arguments, or remove the marker"
+)
 #: Tests that share a tape mostly follow each other. Every tape kept in memory slows the garbage collector down.
 _LOADED_MAX: Final = 16
 #: Each prefix is a test that pytest collects, reports and remembers.

@@ -1,8 +1,13 @@
 """Rules for the repository: top level, locks, decisions, and no machine-specific paths."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +99,30 @@ def test_decisions_have_their_four_parts(place: str) -> None:
     assert DECISION.fullmatch(place.removeprefix("docs/decisions/"))
     headings = re.findall(r"^## (.+)$", (ROOT / place).read_text(encoding="utf-8"), re.MULTILINE)
     assert tuple(headings) == DECISION_PARTS
+
+
+#: What makes the interpreter of these tests look like one that cannot make an environment, and the reason given.
+INTERPRETERS = {
+    "too old": ("sys.version_info = (3, 10, 13, 'final', 0)", "is Python 3.10."),
+    "too new": ("sys.version_info = (3, 14, 0, 'final', 0)", "is Python 3.14."),
+    "without ensurepip": ("sys.modules['ensurepip'] = None", "does not run or has no venv "),
+    "broken": ("sys.exit(127)", "does not run or has no venv "),
+}
+
+
+@pytest.mark.parametrize("target", ["demo", "install", "test"])
+@pytest.mark.parametrize("kind", INTERPRETERS)
+def test_make_refuses_an_unsuitable_interpreter_in_one_line(tmp_path: Path, kind: str, target: str) -> None:
+    pretends, reason = INTERPRETERS[kind]
+    for name in ("Makefile", *LOCKS):
+        shutil.copy(ROOT / name, tmp_path)
+    interpreter = tmp_path / "python3.x"
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} -c "import sys; {pretends}; exec(sys.argv[2])" "$@"\n')
+    interpreter.chmod(0o755)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", target, f"PYTHON={interpreter}"]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert "Wiretape needs Python 3.11, 3.12 or 3.13 with venv, and " in done.stderr
+    assert f"{interpreter} {reason}" in done.stderr
+    assert f"make {target} PYTHON=python3.12" in done.stderr

@@ -22,7 +22,7 @@ def test_what_is_written_by_hand_is_current() -> None:
 
 
 def test_example_line_in_tape_md_is_a_valid_record() -> None:
-    (line,) = re.findall(r"^    (\{.*\})$", read("tape.md"), re.MULTILINE)
+    (line,) = re.findall(r"^```json\n(\{.*\})$", read("tape.md"), re.MULTILINE)
     record = decode(line.encode())
     assert isinstance(record, Record)
     assert (record.n, record.t, record.kind) == (2, 81_234, "frame")

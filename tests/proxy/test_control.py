@@ -157,7 +157,7 @@ async def test_connection_is_reused_after_each_response(autojump_clock: MockCloc
 
 async def test_examples_in_the_document_work(home: House) -> None:
     written = (ROOT / "docs/streams-api.md").read_text(encoding="utf-8")
-    examples = re.findall(r"^    curl (.*?)\"?\$W(/[^\s\"]*)", written, re.MULTILINE)
+    examples = re.findall(r"^\$ curl (.*?)\"?\$W(/[^\s\"]*)", written, re.MULTILINE)
     assert {path.partition("?")[0].replace("$ID", "s1") for _, path in examples} == set(PATHS)
     for options, path in examples:
         headers = dict(re.findall(r'-H "([A-Za-z-]+): ([^"]*)"', options))

@@ -152,6 +152,7 @@ def made(folder: Path, page: str, weather: bytes = b"") -> None:
     for name, script in {"bin/wiretape": _SHIM, ".venv-run/bin/wiretape": _SHIM, "bin/make": _MAKE}.items():
         write(folder / name, script.encode())
         (folder / name).chmod(0o755)
+    write(folder / ".curlrc", b"fail\n")  # otherwise curl ends with 0 after a 404
     write(folder / "agent.py", (Path(__file__).parent / "agent.py").read_bytes())
     for name in ("weather.tape", "tapes/weather.tape"):
         write(folder / name, weather)

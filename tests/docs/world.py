@@ -1,6 +1,5 @@
 """What the examples need: a scripted upstream, one proxy for all pages, and a folder with the files that they name."""
 
-import json
 import os
 import re
 import shlex
@@ -13,7 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
+import httpx
+
+from tests.docs import agent
 from tests.docs.blocks import blocks_of
 from tests.house.tree import ROOT
 from tests.replay.format_samples import HAR, SAMPLES
@@ -21,11 +24,14 @@ from tests.support import chat
 from tests.support.tapes import conversation, records_of, text, write
 from wiretape.events.core.json_text import as_list, as_object, dumps, parse
 from wiretape.events.tape.record import encode
+from wiretape.events.tape.tape import Reader
 from wiretape.replay.playback.script import Request, Script, event_stream
 from wiretape.replay.pytest_plugin.thread import Thread
+from wiretape.replay.seal import seal
 
 SCRIPTS: Final = Path(sys.executable).parent
 KEY: Final = "sk-of-the-documents"
+HEADERS: Final = {"Authorization": f"Bearer {KEY}"}
 #: The examples name a fixed port, and a test may not: two runs would meet there.
 _SHIM: Final = f"""#!/bin/sh
 case "$*" in "replay "*--port*) ;; "replay "*) set -- "$@" --port 0;; esac
@@ -134,12 +140,15 @@ def world(folder: Path) -> Generator[World]:
     assert process.stdout is not None
     try:
         printed = "".join(process.stdout.readline().decode() for _ in range(3))
-        base = printed.splitlines()[0]
-        environ = {**environment(folder, data), "OPENAI_BASE_URL": base}
-        for command in ("python agent.py", "wiretape ls --json >ls", "wiretape seal data/*/*.tape -o it"):
-            subprocess.run(["sh", "-c", command], cwd=folder, env=environ, check=True, timeout=30)
-        short_id = json.loads((folder / "ls").read_text())[0]["id"][:12]
-        yield World(upstream, written, printed, data, short_id, (folder / "it").read_bytes())
+        with mock.patch.dict(os.environ, {"OPENAI_API_KEY": KEY}):
+            agent.run_agent(printed.partition("\n")[0])
+        streams = httpx.Client(base_url=f"{printed.partition('/v1')[0]}/wiretape", headers=HEADERS)
+        with streams:
+            ids = sorted(row["id"] for row in streams.get("/streams").json()["streams"])
+            for each in ids:
+                streams.get(f"/streams/{each}/events").raise_for_status()  # until its end
+            weather = seal([Reader().feed(streams.get(f"/streams/{each}/tape").content) for each in ids])
+        yield World(upstream, written, printed, data, ids[-1][:12], weather)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(20)

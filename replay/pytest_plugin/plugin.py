@@ -294,7 +294,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     tape = item.stash.get(_TAPE, None)  # now also one that the test got with `request.getfixturevalue`
     if tape is None and any(marker.name == "tape" for marker in item.own_markers):
         pytest.fail(_NO_FIXTURE, pytrace=False)
-    if tape is not None and (problem := tape.problem(more=tape.asked_later)):
+    if tape is not None and (problem := tape.obstacle or tape.problem(more=tape.asked_later)):
         pytest.fail(problem, pytrace=False)
     return result
 

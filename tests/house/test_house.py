@@ -110,6 +110,12 @@ INTERPRETERS = {
 }
 
 
+def test_make_and_the_package_agree_on_the_supported_versions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["requires-python"] == ">=3.11,<3.14"
+    assert "(3, 11) <= v <= (3, 13)" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("target", ["demo", "install", "test"])
 @pytest.mark.parametrize("kind", INTERPRETERS)
 def test_make_refuses_an_unsuitable_interpreter_in_one_line(tmp_path: Path, kind: str, target: str) -> None:

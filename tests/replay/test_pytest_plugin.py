@@ -245,6 +245,10 @@ def test_later(request):
 def test_missing_later(request):
     ask(request.getfixturevalue("tape").url, "something else")
 
+@pytest.mark.tape("absent.tape")
+def test_absent_later(request):
+    request.getfixturevalue("tape")
+
 @pytest.mark.tape("one.tape")
 class TestSome:
     def test_it(self, tape):
@@ -254,11 +258,12 @@ class TestSome:
         pass
 """,
         {"one.tape": ONE},
-        {"passed": 3, "failed": 3},
+        {"passed": 3, "failed": 4},
         [
             "the tape marker is on a test that does not use the `tape` fixture: add `tape` to its arguments*",
             "1 of 1 recorded streams were not asked for",
             "a request is not on the tape",
+            "there is no tape *absent.tape",
         ],
     ),
     "attempts fail in order": Case(

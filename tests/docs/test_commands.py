@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import BY_CI, blocks_of, like, pages_with, shows, text_of, values_of
+from tests.docs.blocks import BY_CI, PAGES, blocks_of, like, pages_with, shows, text_of, values_of
 from tests.docs.world import World, environment, made, script_of, world
-from tests.house.tree import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -50,10 +49,11 @@ def test_commands_of_a_page_work_as_printed(page: str, running: World, tmp_path:
             assert any(like(value, each) for each in values), f"{page}:{block.line}: {value}"
 
 
-def test_commands_of_the_readme_that_are_slow_run_in_ci() -> None:
+def test_slow_commands_run_in_ci_and_so_does_the_demo() -> None:
     commands = [
         command.partition("#")[0].strip()
-        for block in blocks_of("README.md", "console")
+        for page in PAGES
+        for block in blocks_of(page, "console")
         if block.note == BY_CI
         for command, _ in block.commands()
     ]
@@ -61,4 +61,3 @@ def test_commands_of_the_readme_that_are_slow_run_in_ci() -> None:
     lines = text_of(".ci/run")
     for command in [*commands, "make demo"]:
         assert re.search(rf"^(timeout \d+ )?{command}\b", lines, re.MULTILINE), command
-    assert (ROOT / ".ci/run").exists()

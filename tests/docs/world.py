@@ -139,7 +139,8 @@ def world(folder: Path) -> Generator[World]:
     )
     assert process.stdout is not None
     try:
-        printed = "".join(process.stdout.readline().decode() for _ in range(3))
+        printed = os.read(process.stdout.fileno(), 1 << 16).decode()  # it is written at once
+        assert "/v1\n" in printed, f"{written} did not start"
         with mock.patch.dict(os.environ, {"OPENAI_API_KEY": KEY}):
             agent.run_agent(printed.partition("\n")[0])
         streams = httpx.Client(base_url=f"{printed.partition('/v1')[0]}/wiretape", headers=HEADERS)

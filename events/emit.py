@@ -19,7 +19,7 @@ from .tape.record import Record
 __all__ = ["EMITTER_VERSION", "Emitter", "Summariser", "emit", "events", "summarise"]
 
 #: Written into `open`. It grows when the same tape would emit other bytes.
-EMITTER_VERSION: Final = 2
+EMITTER_VERSION: Final = 3
 
 
 class Emitter(Engine):

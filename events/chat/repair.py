@@ -106,7 +106,8 @@ class Repair:
         whole = any(has(choice, "message") for choice in as_list(answer.get("choices")))
         if self._choices.started or not wanted or not whole:
             return [_foreign(n, "not_a_stream")]
-        return [_foreign(n, "synthesised"), *self._instead(n, "synthesised", answer), *self.flush()]
+        marked = [_foreign(n, "synthesised")] if self._context.facts.stream else []
+        return [*marked, *self._instead(n, "synthesised", answer), *self.flush()]
 
     def flush(self) -> list[Step]:
         """Return what waited for another frame; it belongs to the last one."""

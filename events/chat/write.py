@@ -43,10 +43,13 @@ _CAUSE: Final = f"(?:{'|'.join(sorted((*_OPENINGS.values(), _ENDED)))})"
 _NAMES: Final = "[^\r\n⚠]+?"
 _BAD: Final = f"(?>the arguments of {_NAMES} are not valid JSON)"
 _TORN: Final = f"(?>a part of {_NAMES} could not be read)"
+#: How a warning ends. No tool is said not to have run: a client that has half a call may run it all the same.
+_UNKNOWN: Final = "Not completed; no result seen."
 WARNING: Final = (
     f"⚠ (?:{_CAUSE}: the answer is incomplete\\.|(?:{_CAUSE} mid tool-call: (?>{_NAMES} (?:was|were) cut short)"
     f"(?:, {_BAD})?(?:, {_TORN})?|Malformed tool call: (?:{_BAD}(?:, {_TORN})?|{_TORN}))"
-    f"(?:, (?>so {_NAMES} (?:was|were) not run either))?\\. (?:Nothing was|None of these was) executed\\.)"
+    f"(?:, (?>so {_NAMES} (?:was|were) not (?:completed|run) either))?\\. "
+    f"(?:{_UNKNOWN[:-1]}|(?:Nothing was|None of these was) executed)\\.)"  # the latter before emitter version 3
 )
 #: What hermes-agent writes when it asks its model again, and its last words when it gives up, as a client keeps them.
 NOTE: Final = (
@@ -166,7 +169,7 @@ class ChatWriter:
             before.edit([Edit("role_repeated", ("choices", place, "delta"), "role", ABSENT) for place in moved])
             if moved:
                 self._roles.discard(index)
-        text = ("\n\n" if self._texted else "") + warning(code, lost, alone=self._context.live.idle)
+        text = ("\n\n" if self._texted else "") + warning(code, lost)
         return [self._chunk(n, "warning_text", index, {"content": text})]
 
     def tail(self) -> list[Out]:
@@ -189,7 +192,7 @@ class ChatWriter:
             choices = sorted((live.choices.keys() or {0}) - finished)
             finishes = [self._chunk(n, "warn_finish", index, {}, "length") for index in choices]
             return [*finishes, Out(n, raw=DONE, repair="warn_done")]
-        text = warning(code, lost, alone=live.idle and not late) if lost or not late else ""
+        text = warning(code, lost) if lost or not late else ""
         if late:
             said = f"⚠ Malformed tool call: arguments of {_names(late)} came after its finish, as if there were none."
             text = f"{said} {text}".rstrip()
@@ -224,8 +227,8 @@ def preview(text: str) -> str:
     return encoded[:PREVIEW_BYTES_MAX].decode("utf-8", "ignore")
 
 
-def warning(code: str, calls: Sequence[Call], *, alone: bool = True) -> str:
-    """Return what happened, to which tools, and that none of them ran; with `alone`, that nothing at all ran."""
+def warning(code: str, calls: Sequence[Call]) -> str:
+    """Return what happened, to which tools, and what is known of them."""
     opening = _OPENINGS.get(code, _ENDED)
     if not calls:
         return f"⚠ {opening}: the answer is incomplete."
@@ -237,11 +240,11 @@ def warning(code: str, calls: Sequence[Call], *, alone: bool = True) -> str:
         (cut, "{} {} cut short"),
         (bad, "the arguments of {} are not valid JSON"),
         (torn, "a part of {} could not be read"),
-        (siblings, "so {} {} not run either"),
+        (siblings, "so {} {} not completed either"),
     )
     said = [text.format(_names(some), "was" if len(some) == 1 else "were") for some, text in parts if some]
     what = f"{opening} mid tool-call" if cut else "Malformed tool call"
-    return f"⚠ {what}: {', '.join(said)}. {'Nothing' if alone else 'None of these'} was executed."
+    return f"⚠ {what}: {', '.join(said)}. {_UNKNOWN}"
 
 
 def _names(calls: Sequence[Call]) -> str:

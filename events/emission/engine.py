@@ -456,9 +456,11 @@ class Engine:
         if self._facts.stream:
             self._read_body()
         else:  # the client has the answer itself, not a stream
-            kept = self._waiting, self.delivered, self.ledger.muted
+            kept, last = (self._waiting, self.delivered, self.ledger.muted), self._body[-1:]
             self._waiting, self.ledger.muted = [], True
             self._read_body()
+            if self.wire.finished:  # a whole answer needs no terminator
+                self._apply(model.Terminator(n=record.n) for record in last)
             self._waiting, self.delivered, self.ledger.muted = kept
             self._closed = True
         self._last += self._taken()

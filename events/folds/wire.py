@@ -213,11 +213,6 @@ class Wire:
         return self.content and not runs and all(call.valid() and call.closes_itself for call in calls)
 
     @property
-    def idle(self) -> bool:
-        """Whether no client runs any call."""
-        return all(call.state is not State.RUNNING for call in self.calls())
-
-    @property
     def late_calls(self) -> list[Call]:
         """Calls that went on after they were handed over: what a client would run is not what was asked."""
         return [call for call in self.calls() if call.damaged and call.state is State.RUNNING]

@@ -19,6 +19,7 @@ import codecs
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 
@@ -192,6 +193,9 @@ def expected(records: Sequence[Record], *, like: Mapping[str, Any] = NO_KEYS, hi
         return version | _exchange(records)
     summary = summarise(records)
     ended = summary.wire.ended
+    if ended and summary.opening.get("emitter") in (1, 2) and summary.wire.choices and not summary.facts.get("stream"):
+        # Those emitters gave every whole answer the flag of a stream that was made from one.
+        ended = summary.wire.ended = replace(ended, flags=("synthesised", *ended.flags))
     answers = [
         {
             "choice": answer.choice,

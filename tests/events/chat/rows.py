@@ -137,4 +137,4 @@ def error(message: str, kind: str, code: str, *calls: tuple[str, str]) -> bytes:
 def malformed(call_id: str, name: str) -> bytes:
     """The same for one call that is not JSON."""
     message = f"⚠ Malformed tool call: the arguments of {name or 'a tool without a name'} are not valid JSON."
-    return error(f"{message} Nothing was executed.", "malformed_call", "malformed_call", (call_id, name))
+    return error(f"{message} Not completed; no result seen.", "malformed_call", "malformed_call", (call_id, name))

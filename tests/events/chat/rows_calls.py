@@ -726,7 +726,7 @@ FAULTS = [
         sent=[
             0,
             finish(None),
-            text("⚠ Malformed tool call: the arguments of f are not valid JSON. Nothing was executed."),
+            text("⚠ Malformed tool call: the arguments of f are not valid JSON. Not completed; no result seen."),
             finish("length"),
             DONE,
         ],

@@ -11,7 +11,7 @@ START = begin("a", "f", role=True)
 HALF = call(index=0, arguments='{"x":')
 WHOLE = begin("a", "f", '{"x":1}', role=True)
 F = ("a", "f", '{"x":1}', "running")
-LOST = "⚠ Connection dropped mid tool-call: f was cut short. Nothing was executed."
+LOST = "⚠ Connection dropped mid tool-call: f was cut short. Not completed; no result seen."
 COUNTS = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
 
 
@@ -188,7 +188,7 @@ FINISH = [
         sent=[
             0,
             dropped("a", "f", '{"x":', "length"),
-            text("\n\n⚠ Output limit reached mid tool-call: f was cut short. Nothing was executed."),
+            text("\n\n⚠ Output limit reached mid tool-call: f was cut short. Not completed; no result seen."),
             2,
             3,
         ],

@@ -116,7 +116,7 @@ def finishes(result: Run) -> set[str]:
 def test_a_call_that_may_lack_a_part_is_never_run(lost: str, mode: str, tools: str) -> None:
     result = run(tape(DAMAGED[lost], on_partial=mode, tools=tools))
     told = result.out.decode()
-    assert "Nothing was executed." in told
+    assert "Not completed; no result seen." in told
     assert not finishes(result) & {"tool_calls", "function_call", "stop"}
     assert '"status":"running"' not in told
     assert ('"error":' in told) == (mode != "warn")
@@ -203,7 +203,7 @@ def test_arguments_after_the_finish_and_a_cut_call_end_in_one_error(mode: str, e
     result = run(tape(came, on_partial=mode, request={"stream": True, "n": 2}))
     error = chunks(result)[-1]["error"]
     assert [dropped["name"] for dropped in error["dropped_tools"]] == ["write_file", "read"]
-    assert "None of these was executed." in error["message"]
+    assert "Not completed; no result seen." in error["message"]
     assert DONE not in result.sent
 
 
@@ -290,7 +290,7 @@ def test_junk_calls_of_a_whole_message_are_left_out() -> None:
 def test_an_error_after_a_malformed_call_names_it(mode: str) -> None:
     broken = begin("a", "write_file", '{"a', role=True)
     result = run(tape([broken, finish("tool_calls"), sse({"error": {"message": "boom"}})], on_partial=mode))
-    assert "the arguments of write_file are not valid JSON. Nothing was executed." in result.out.decode()
+    assert "the arguments of write_file are not valid JSON. Not completed; no result seen." in result.out.decode()
 
 
 def test_a_cut_names_a_call_that_the_limit_of_another_choice_cut() -> None:
@@ -306,8 +306,8 @@ def test_a_cut_after_a_running_call_does_not_claim_that_nothing_runs(mode: str) 
     other = begin("b", "write_file", '{"a', role=True, choice=1)
     result = run(tape([whole, other, finish("tool_calls")], request={"stream": True, "n": 2}, on_partial=mode))
     told = result.out.decode()
-    assert "write_file was cut short. None of these was executed." in told
-    assert "Nothing was executed" not in told
+    assert "write_file was cut short. Not completed; no result seen." in told
+    assert "executed" not in told
     assert re.search(WARNING, told) is not None
 
 

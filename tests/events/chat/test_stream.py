@@ -72,7 +72,7 @@ def test_internal_tools_get_no_lifecycle_frames_but_their_calls_pass() -> None:
 CUT = [ROLE, START, HALF]
 BEFORE: list[Any] = ["empty", ("call", ""), ("call", '{"path":"a')]
 DROPPED = ("dropped", "call_1", "truncated")
-WARNING = "⚠ Connection dropped mid tool-call: write_file was cut short. Nothing was executed."
+WARNING = "⚠ Connection dropped mid tool-call: write_file was cut short. Not completed; no result seen."
 
 
 def test_text_that_came_after_a_held_call_is_not_late() -> None:
@@ -128,7 +128,7 @@ def test_held_calls_of_two_choices_on_one_chunk() -> None:
 # -- length and malformed calls -------------------------------------------------------------------------------------
 
 LENGTH_DROP = ("dropped", "call_1", "length")
-LENGTH_WARNING = "⚠ Output limit reached mid tool-call: write_file was cut short. Nothing was executed."
+LENGTH_WARNING = "⚠ Output limit reached mid tool-call: write_file was cut short. Not completed; no result seen."
 
 
 def test_length_on_the_chunk_of_the_held_call_removes_the_call() -> None:
@@ -168,14 +168,14 @@ def test_a_good_call_next_to_a_malformed_one_is_not_handed_over() -> None:
         (State.DROPPED, "sibling"),
     ]
     assert seen(result)[-1] == ("error", "malformed_call", ["write_file", "read"])
-    said = "the arguments of write_file are not valid JSON, so read was not run either. Nothing was executed."
+    said = "the arguments of write_file are not valid JSON, so read was not completed either. Not completed; no result seen."
     assert said in result.sent[-1].decode()
 
 
 def test_the_error_distinguishes_a_malformed_call_from_a_cut_one() -> None:
     other = begin("call_2", "read", '{"p', choice=1)
     result = run(tape([*CUT, finish("tool_calls"), other], request={"stream": True, "n": 2}))
-    said = "mid tool-call: read was cut short, the arguments of write_file are not valid JSON. Nothing was executed."
+    said = "mid tool-call: read was cut short, the arguments of write_file are not valid JSON. Not completed; no result seen."
     assert said in result.sent[-1].decode()
 
 
@@ -465,7 +465,7 @@ def test_error_after_a_call_cut_by_length_warns_no_second_time() -> None:
 def test_of_internal_tools_no_warning_says_the_name(mode: str) -> None:
     """They are the upstream's own housekeeping: the warning says that one was lost, not which."""
     alone = run(tape([ROLE, INTERNAL], on_partial=mode, tools="held"))
-    said = "⚠ Connection dropped mid tool-call: an internal tool was cut short. Nothing was executed."
+    said = "⚠ Connection dropped mid tool-call: an internal tool was cut short. Not completed; no result seen."
     assert said.encode() in alone.out
     assert b"_plan" not in alone.out
     other = begin("call_1", "write_file", '{"a', 1)

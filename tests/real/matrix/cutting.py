@@ -13,7 +13,7 @@ from .script import DIRECT, ENDINGS, PEERS, WAYS, Found
 #: For one user turn.
 REQUESTS_MAX: Final = 5
 
-_WARNING: Final = re.compile(r"⚠ .+?(Nothing was executed|the answer is incomplete)", re.DOTALL)
+_WARNING: Final = re.compile(r"⚠ .+?(no result seen|the answer is incomplete)", re.DOTALL)
 _SUCCESSES: Final = ("stop", "tool_calls")
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from ..core import model
 from ..core.json_text import as_list, as_object, joined_surrogates
 from ..core.lifecycle import State
+from ..core.limits import PREVIEW_BYTES_MAX
 from ..core.model import Event
 from ..tape.record import NO_KEYS, RECEIVED, Record, speaks
 from .wire import Call, Wire
@@ -110,6 +111,9 @@ class StreamSummary:
     def _begin_attempt(self) -> None:
         """Forget what an earlier attempt brought: no client has seen it."""
         self.frames = self.received_bytes = 0
+        #: The beginning of the body of an error response.
+        self._error = b""
+        self._failing = False
         self.first_frame_us: int | None = None
         self.first_content_us: int | None = None
         self.last_content_us: int | None = None
@@ -155,10 +159,14 @@ class StreamSummary:
                 self.attempts.append({"n": record.n, "at_us": record.t, **keys})
                 self._begin_attempt()
             case "head" if self.attempts:
-                self.attempts[-1]["status"] = keys.get("status")
+                status = self.attempts[-1]["status"] = keys.get("status")
+                self._failing = type(status) is int and status >= 400
             case "failed" if self.attempts:
                 failure = {key: value for key, value in keys.items() if key != "attempt"}
                 self.attempts[-1]["failure"] = {"n": record.n, "at_us": record.t, **failure}
+            case "body" if self._failing:
+                self._error += (record.raw or b"")[: PREVIEW_BYTES_MAX - len(self._error)]
+                self.attempts[-1]["error"] = self._error.decode("utf-8", "replace")
             case "commit":
                 self.status = keys.get("status")
             case "end":

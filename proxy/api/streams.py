@@ -24,7 +24,7 @@ from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Ending
 from wiretape.events.core.settings import Profile
 from wiretape.events.emit import Emitter, Summariser
-from wiretape.events.folds.summary import StreamSummary
+from wiretape.events.folds.summary import StreamSummary, Warned
 from wiretape.events.folds.wire import UPSTREAM_CALL
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
@@ -43,7 +43,7 @@ __all__ = ["Following", "Place", "StreamsApi", "not_found", "place_of", "summary
 _PAGE: Final = 100
 #: The last row of a page, as `next` names it.
 _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_-]{1,128})", re.ASCII)
-_UNKNOWN: Final = Fate(State.RUNNING)
+_HANDED_OVER: Final = ("running", "completed", "failed", "abandoned")
 _FLAGS: Final[Mapping[str, bool]] = {"1": True, "true": True, "0": False, "false": False}
 _KEEPALIVE: Final = b": keepalive\n\n"
 _ID: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})", re.ASCII)
@@ -75,12 +75,16 @@ class StreamsApi:
         wanted = min(limit + 1, PAGE_MAX)  # one more than is shown, to know whether another page follows
         while True:
             page = await self._store.list(which, wanted)
-            rows += [row for row in page if row.ending or live is not False]
+            rows += [row for row in page if live is None or self._is_live(row) == live]
             if len(rows) > limit or len(page) < wanted:
                 break
             which = replace(which, before=page[-1])
         last = f"{rows[limit - 1].created}.{rows[limit - 1].stream}" if len(rows) > limit else None
-        return {"streams": [_row(row) for row in rows[:limit]], "next": last}
+        return {"streams": [_row(row, live=self._is_live(row)) for row in rows[:limit]], "next": last}
+
+    def _is_live(self, row: StreamRow) -> bool:
+        """Return whether the stream runs; a tape that was cut has no ending either."""
+        return not row.ending and row.stream in self._registry.live
 
     async def one(self, caller: str, stream: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return one stream's summary."""
@@ -93,11 +97,12 @@ class StreamsApi:
                 for at in range(0, len(batch), SLICE_RECORDS):
                     summarised.feed(*batch[at : at + SLICE_RECORDS])
                     await trio.lowlevel.checkpoint()
-            idle = summarised.summary.wire.idle
-            fates = NO_FATES if idle else await self._store.fates(stream, self._wall())
+            called = next(summarised.summary.wire.calls(), None) is not None
+            fates = await self._store.fates(stream, self._wall()) if called else NO_FATES
         except StoreError:  # expired meanwhile
             raise await _hidden(began) from None
-        return summary_json(stream, summarised, whole=whole, damage=batches.damage, fates=fates)
+        live = stream in self._registry.live
+        return summary_json(stream, summarised, live=live, whole=whole, damage=batches.damage, fates=fates)
 
     async def events(
         self, caller: str, stream: str, query: Mapping[str, str], last_event_id: str | None
@@ -201,14 +206,14 @@ def _bad_parameter(name: str, allowed: str) -> AnswerError:
     return AnswerError(error(400, message, type="invalid_request_error", code="invalid_parameter", param=name))
 
 
-def _row(row: StreamRow) -> dict[str, Any]:
+def _row(row: StreamRow, *, live: bool) -> dict[str, Any]:
     return {
         "id": row.stream,
         "created": row.created,
         "route": row.route,
         "dialect": row.dialect,
         "model": row.model or None,
-        "live": not row.ending,
+        "live": live,
         "ending": row.ending or None,
         "flags": list(row.flags),
         "input_tokens": row.input_tokens,
@@ -349,12 +354,21 @@ def summary_json(
     stream: str,
     summarised: Summariser,
     *,
+    live: bool = True,
     whole: bool = False,
     damage: Sequence[Damage] = (),
     fates: Mapping[str, Fate] = NO_FATES,
 ) -> dict[str, Any]:
-    """Return everything known of a stream; with `whole`, the texts themselves and not only their lengths."""
+    """Return everything known of a stream; with `whole`, the texts themselves and not only their lengths.
+
+    `live` says whether a server still writes to a tape without an end.
+    """
     summary, end = summarised.summary, summarised.summary.end
+    live, error = live and end is None, summary.wire.error
+    faults: list[dict[str, Any]] = [{"at": at, "reason": reason} for at, reason in damage]
+    if end is None and not (live or faults):
+        faults = [{"at": None, "reason": "the tape has no end"}]
+    warnings = _of_damaged(summary) if faults else summary.warnings
     return {
         "id": stream,
         "created": summary.opening.get("created"),
@@ -362,12 +376,13 @@ def summary_json(
         "dialect": summary.opening.get("dialect"),
         "profile": summary.opening.get("profile"),
         "model": summary.facts.get("model") or summary.wire.model or None,
-        "live": end is None,
+        "live": live,
         "status": summary.status,
         "ending": summary.ending,
         "flags": summary.flags,
         "cause": None if end is None else end.keys.get("cause"),
         "answer": None if end is None else end.keys.get("answer"),
+        "error": None if error is None else {"message": error.message, "code": error.code},
         "attempts": summary.attempts,
         "timing": {
             "first_frame_us": summary.first_frame_us,
@@ -379,17 +394,16 @@ def summary_json(
         },
         "usage": summary.wire.usage,
         "message": {"id": summary.wire.id, "answers": list(_answers(summary, whole))} if summary.chat else None,
-        "tools": list(_tools(summary, whole, fates)) if summary.chat else [],
+        "tools": list(_tools(summary, whole, fates, damaged=bool(faults))) if summary.chat else [],
         "results": as_list(summary.results.get("results")),
         "history": summary.history,
         "warnings": [
-            {"code": code, "calls": [{"id": call, "name": name} for call, name in calls]}
-            for code, calls in summary.warnings
+            {"code": code, "calls": [{"id": call, "name": name} for call, name in calls]} for code, calls in warnings
         ],
         "repairs": summarised.repairs,
         "received": summary.received,
         "records": summary.records,
-        "damage": [{"at": at, "reason": reason} for at, reason in damage],
+        "damage": faults,
     }
 
 
@@ -400,21 +414,33 @@ def _answers(summary: StreamSummary, whole: bool) -> Iterator[dict[str, Any]]:
         yield {"index": index, "finish": finish or None, **lengths, **(texts if whole else {})}
 
 
-def _tools(summary: StreamSummary, whole: bool, fates: Mapping[str, Fate]) -> Iterator[dict[str, Any]]:
+def _of_damaged(summary: StreamSummary) -> list[Warned]:
+    """Return the warnings of a damaged tape: no more than what its end states, and the calls that look lost."""
+    stated = [warned.code for warned in summary.warnings if warned.code in (summary.ending, *summary.flags)]
+    calls = tuple(call for warned in summary.warnings for call in warned.calls)
+    return [Warned("damaged", calls), *(Warned(code, ()) for code in dict.fromkeys(stated))]
+
+
+def _tools(
+    summary: StreamSummary, whole: bool, fates: Mapping[str, Fate], *, damaged: bool
+) -> Iterator[dict[str, Any]]:
     for call in summary.wire.all_calls():
-        arguments = call.arguments
-        by_upstream = call.number <= UPSTREAM_CALL
-        handed_over = call.state is State.RUNNING and not by_upstream
-        fate = fates.get(call.id, _UNKNOWN) if handed_over else _UNKNOWN
+        arguments, by_upstream = call.arguments, call.number <= UPSTREAM_CALL
+        fate = None if by_upstream else fates.get(call.id)
+        state, reason = call.state.value, call.reason or None
+        if fate is not None and (damaged or call.state is State.RUNNING):
+            state = fate.state.value
+        if damaged and state not in _HANDED_OVER:  # what is missing may have completed it
+            state, reason = "unknown", "damaged"
         yield {
             "id": call.id,
             "name": call.name,
             "choice": call.choice,
             "run_by": "upstream" if by_upstream else "client",
-            "state": (call.state if fate.state is State.RUNNING else fate.state).value,
-            "reason": call.reason or None,
-            "answered_by": fate.answered_by or None,
-            "duration_ms": fate.duration_ms,
+            "state": state,
+            "reason": None if state in _HANDED_OVER else reason,
+            "answered_by": (fate and fate.answered_by) or None,
+            "duration_ms": fate and fate.duration_ms,
             "moves": [{"n": n, "state": state.value} for n, state in call.moves],
             "arguments_chars": len(arguments),
             **({"arguments": arguments} if whole else {}),

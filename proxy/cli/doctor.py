@@ -5,13 +5,13 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import trio
 
-from wiretape.events.core.errors import WiretapeError
+from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.core.json_text import as_object, parse
 
 from ..config.model import Config, Route, Target
@@ -19,9 +19,10 @@ from ..config.urls import base_of, request_target
 from ..limits import DESCRIPTORS_A_STREAM, DISK_BYTES_FEW, DISK_BYTES_NONE, DOCTOR_BODY_BYTES_MAX, DOCTOR_TIMEOUT_S
 from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening
-from ..store.folder import holder
+from ..store.folder import LIVE, days_in, holder, tapes_in
 from ..upstream.connection import RefusedError
 from ..upstream.transport import UpstreamTransport
+from .show import damage_of
 
 if TYPE_CHECKING:
     from ..config.load import Loaded
@@ -109,6 +110,25 @@ def _folder(root: Path) -> Iterator[Check]:
     else:
         state: State = "wrong" if free < DISK_BYTES_NONE else "note" if free < DISK_BYTES_FEW else "ok"
         yield Check("disk", state, f"{free / 2**30:.1f} GiB free")
+    yield from _tapes(root, held=pid is not None)
+
+
+def _tapes(root: Path, *, held: bool) -> Iterator[Check]:
+    """Read every tape that no server writes to."""
+    count, cut, damaged = 0, 0, list[str]()
+    for folder in ([] if held else [LIVE]) + [day.isoformat() for day in days_in(root)]:
+        for stream, entry in tapes_in(root / folder):
+            with suppress(FileNotFoundError, TapeError):  # it expired meanwhile, or a later version wrote it
+                damage, ended = damage_of(Path(entry.path))
+                count += 1
+                cut += not ended and folder == LIVE
+                if damage or not (ended or folder == LIVE):
+                    damaged.append(stream)
+    some = ", ".join([*damaged[:3], *(["..."] if len(damaged) > 3 else [])])
+    said = f"{len(damaged)} of {count} damaged: {some} (wiretape show ID says where)" if damaged else f"{count} intact"
+    yield Check("tapes", "wrong" if damaged else "ok", said)
+    if cut:
+        yield Check("tapes", "note", f"{cut} without an end, of a server that was killed; the next start recovers them")
 
 
 # -- upstreams --------------------------------------------------------------------------------------------------------

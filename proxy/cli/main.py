@@ -233,7 +233,7 @@ def _show(
     if tape:
         sys.stdout.buffer.write(path.read_bytes())
         return
-    records, damage = read_tape(path)
+    records, damage, live = read_tape(path)
     for at, reason in damage:
         typer.echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
     if raw:
@@ -252,14 +252,14 @@ def _show(
         from ..api.streams import summary_json
         from ..store.catalogue import peek
         from ..store.catalogue_row import NO_FATES
-        from .show import without_end
 
         fates = peek(root, lambda rows: rows.fates(path.stem, time.time())) or NO_FATES
-        summary = summary_json(path.stem, Summariser().feed(*records), whole=True, damage=damage, fates=fates)
+        summarised = Summariser().feed(*records)
+        summary = summary_json(path.stem, summarised, live=live, whole=True, damage=damage, fates=fates)
         if json_:
             print_json(summary)
         else:
-            console().print(summary_view(summary, without_end(path)))
+            console().print(summary_view(summary))
     if damage:
         raise typer.Exit(FOUND_WRONG)
 
@@ -273,12 +273,11 @@ def _follow(
     With --json prints its events, one per line.
     """
     root = root_of(data, config)
-    from ..store.folder import holder
     from .show import TapeFollower, TextView, event_json, events_of, find
 
     with closing(TapeFollower(find(root, stream))) as tape:
         view = TextView()
-        records = (record for batch in tape.follow(lambda: holder(root) is not None) for record in batch)
+        records = (record for batch in tape.follow() for record in batch)
         for t, event in events_of(records):
             typer.echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
     for at, reason in tape.damage:

@@ -8,14 +8,15 @@ import dataclasses
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
@@ -38,13 +39,14 @@ from wiretape.events.core.model import (
 )
 from wiretape.events.emit import Emitter
 from wiretape.events.folds.wire import Wire
-from wiretape.events.tape.record import Record
+from wiretape.events.tape.record import Record, decode
 from wiretape.events.tape.tape import Damage
 
 from ..config.load import DEFAULT, Row
 from ..store.catalogue import peek, read_row
-from ..store.catalogue_row import CatalogueRow, StreamRow
-from ..store.folder import LIVE, days_in, tapes_in
+from ..store.catalogue_row import StreamRow
+from ..store.files import mended
+from ..store.folder import LIVE, day_of, days_in, holder, tapes_in
 from ..store.store import Filter
 from ..store.tape_file import TapeReader, opened_for_reading
 from .common import FOUND_WRONG, FailedError
@@ -56,6 +58,7 @@ __all__ = [
     "TapeFollower",
     "TextView",
     "console",
+    "damage_of",
     "event_json",
     "event_line",
     "events_of",
@@ -66,7 +69,6 @@ __all__ = [
     "streams",
     "summary_view",
     "table_of",
-    "without_end",
 ]
 
 #: Characters that a model must not send to a terminal: those that move the cursor or reverse the text.
@@ -77,10 +79,34 @@ ID_CHARS: Final = 12
 _PIPE_WIDTH: Final = 160
 #: The ending shown for a tape in a day's folder that has no `end`: it was cut or damaged.
 NO_END: Final = "no end"
+_DAMAGED: Final = "damaged"
 
 #: Too short to notice, and no load: one read of a file each time.
 _POLL_S: Final = 0.05
-_LOST: Final = ("dropped", "malformed", "failed", "abandoned")
+_LOST: Final = ("dropped", "malformed", "failed", "abandoned", "unknown")
+#: What the `cause` of an `end` record means.
+_CAUSES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "eof": "the upstream's bytes ended before the answer was whole",
+        "framed": "the upstream's response ended by its own framing",
+        "closed": "Wiretape closed the connection: what came last allowed nothing more",
+        "status": "the upstream answered with an error status",
+        "reset": "the connection to the upstream was reset",
+        "stalled": "the upstream sent nothing for too long",
+        "refused": "no connection to the upstream",
+        "protocol": "the upstream's response was not valid",
+        "limit": "a limit of size was reached",
+        "upload": "the request body was longer than the limit",
+        "slow_upload": "the request body stopped arriving",
+        "client_gone": "the client closed its connection",
+        "shutdown": "the server was stopped",
+        "crashed": "the server ended without writing an end: killed, crashed, or without power",
+        "internal": "Wiretape failed on this stream",
+    }
+)
+_NEXT: Final[Mapping[Any, str]] = MappingProxyType(
+    {"again": "tried again", "elsewhere": "next upstream tried", "unstreamed": "asked again without streaming"}
+)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -148,16 +174,23 @@ def settings_table(rows: Iterable[Row]) -> Table:
 # -- one stream -------------------------------------------------------------------------------------------------------
 
 
-def summary_view(summary: Mapping[str, Any], without_end: str = LIVE) -> RenderableType:
-    """Render the JSON of a summary made with `whole`; `without_end` names the ending of a stream that has none."""
+def summary_view(summary: Mapping[str, Any]) -> RenderableType:
+    """Render the JSON of a summary made with `whole`."""
     timing, received = summary["timing"], summary["received"]
-    dialect, model = summary["dialect"] or "no dialect", _clean(str(summary["model"] or "-"))
+    how = f"{summary['dialect']}, profile {summary['profile']}" if summary["dialect"] else "relayed as it came"
+    without_end = LIVE if summary["live"] else NO_END
     first, pause, whole = (_seconds(timing[name]) for name in ("first_content_us", "longest_pause_us", "duration_us"))
     rows: list[tuple[str, str | Text]] = [
         ("stream", summary["id"]),
         ("when", _when(summary["created"] or 0)),
-        ("requested", f"{model}, {dialect}, profile {summary['profile']}"),
+        ("requested", f"{_clean(str(summary['model'] or '-'))}, {how}"),
         ("ending", _ending(summary["ending"] or without_end, summary["flags"])),
+    ]
+    if summary["ending"] not in (None, "completed"):
+        rows.append(("cause", _CAUSES.get(summary["cause"], _clean(str(summary["cause"])))))
+    if error := summary["error"]:
+        rows.append(("error", _clean(": ".join(filter(None, (error["code"], error["message"]))))))
+    rows += [
         *((f"attempt {number}", _attempt(keys)) for number, keys in enumerate(summary["attempts"], 1)),
         ("timing", f"first content {first}, longest pause {pause}, whole {whole}"),
         ("received", f"{received['bytes']} bytes in {received['frames']} frames"),
@@ -173,10 +206,13 @@ def summary_view(summary: Mapping[str, Any], without_end: str = LIVE) -> Rendera
     for name, value in rows:
         facts.add_row(name, value)
     parts: list[RenderableType] = [facts]
+    known = {call["id"]: _known(call) for call in reversed(summary["tools"])}
     for warning in summary["warnings"]:
-        calls = [f"{call['name'] or 'a tool without a name'} ({call['id']})" for call in warning["calls"]]
-        cut = f": {_clean(', '.join(calls))} was cut short, nothing was executed" if calls else ""
-        parts.append(Text(f"⚠ {warning['code']}{cut}", style="bold red"))
+        lost = [
+            f"{call['name'] or 'a tool without a name'} ({call['id']}): {known[call['id']]}"
+            for call in warning["calls"]
+        ]
+        parts.append(Text(_clean("; ".join([f"⚠ {warning['code']}", *lost]).replace(";", ":", 1)), style="bold red"))
     if summary["tools"]:
         parts += [Text(), _tools(summary["tools"])]
     for answer in summary["message"]["answers"] if summary["message"] else ():
@@ -188,8 +224,31 @@ def summary_view(summary: Mapping[str, Any], without_end: str = LIVE) -> Rendera
 
 
 def _attempt(keys: Mapping[str, Any]) -> str:
+    """Return where an attempt went, how it failed and what followed, and the error of the upstream, each in a line."""
     names = ("upstream", "url", "status", "ending", "message")
-    return _clean(", ".join(f"{name} {keys[name]}" for name in names if keys.get(name) is not None)) or "-"
+    lines = [", ".join(f"{name} {keys[name]}" for name in names if keys.get(name) is not None) or "-"]
+    if failure := keys.get("failure"):
+        after = f" after {failure['after_ms'] / 1e3:g} s" if type(failure.get("after_ms")) is int else ""
+        follows = _NEXT.get(failure.get("next"), "")
+        lines.append(f"{failure.get('message') or failure.get('ending')}{f' ({follows}{after})' if follows else ''}")
+    if keys.get("error"):
+        lines.append(" ".join(keys["error"].split()))
+    return _clean("\n".join(lines))
+
+
+def _known(call: Mapping[str, Any]) -> str:
+    """Return what is known of a call, and no more: a client may run what it should not."""
+    state, reason = str(call["state"]), f" ({call['reason']})" if call["reason"] else ""
+    if state == "unknown":
+        return "the tape is damaged here"
+    if call["run_by"] == "upstream":
+        return "its end was not reported" + reason if state == "dropped" else f"{state} at the upstream"
+    if state in ("dropped", "malformed"):
+        known = (
+            f"executed by the client (result in stream {call['answered_by'][:ID_CHARS]})" if call["answered_by"] else ""
+        )
+        return f"not completed{reason}; {known or 'no result seen'}"
+    return {"running": "handed over; no result seen", "abandoned": "abandoned; no result seen"}.get(state, state)
 
 
 def _tools(calls: Sequence[Mapping[str, Any]]) -> Table:
@@ -197,11 +256,10 @@ def _tools(calls: Sequence[Mapping[str, Any]]) -> Table:
     for name in ("tool", "call", "state", "took", "answered by", "arguments"):
         table.add_column(name, overflow="fold")
     for call in calls:
-        state = f"{call['state']} ({call['reason']})" if call["reason"] else call["state"]
         table.add_row(
             _clean(call["name"]),
             _clean(call["id"]),
-            Text(state, style="red" if call["state"] in _LOST else "green"),
+            Text(_clean(_known(call)), style="red" if call["state"] in _LOST else "green"),
             "-" if call["duration_ms"] is None else f"{call['duration_ms'] / 1e3:.2f}s",
             (call["answered_by"] or "-")[:ID_CHARS],
             _clean(call["arguments"]),
@@ -308,24 +366,50 @@ class AmbiguousIdError(FailedError):
 
 def streams(root: Path, which: Filter, limit: int) -> list[StreamRow]:
     """Return streams, the latest first. `which.ending` may be the empty string, for those that are live."""
-    found = [row.stream for row in _rows(tapes_in(root / LIVE)) if which.admits(row.stream)]
+    held = holder(root) is not None
+    rows = {row.stream: row for row in _rows(tapes_in(root / LIVE), unheld=not held) if which.admits(row)}
     if which.ending != "":
         page, known = peek(root, lambda rows: (rows.page(which, limit), rows.streams())) or ([], frozenset[str]())
         # What the catalogue lacks: normally nothing, after its loss everything. Our ids sort by time.
         days = (sorted(tapes_in(root / day.isoformat()), key=itemgetter(0), reverse=True) for day in days_in(root))
         missing = _rows(tape for day in days for tape in day if tape[0] not in known)
-        ended = [*page, *islice((row.stream for row in missing if which.admits(row.stream)), limit)]
-        found += [row if row.ending else replace(row, ending=NO_END) for row in ended]
-    rows = {row.stream: row for row in found}
-    return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
+        ended = [*page, *islice(filter(which.admits, missing), limit)]
+        rows |= {row.stream: row if row.ending else replace(row, ending=NO_END) for row in ended}
+    latest = sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
+    return [replace(row, flags=(*row.flags, _DAMAGED)) if _is_damaged(root, row) else row for row in latest]
 
 
-def _rows(tapes: Iterable[tuple[str, os.DirEntry[str]]]) -> Iterator[CatalogueRow]:
-    """Yield the rows of these tapes; none of one that has just ended and moved."""
+def _rows(tapes: Iterable[tuple[str, os.DirEntry[str]]], *, unheld: bool = False) -> Iterator[StreamRow]:
+    """Yield the rows of these tapes; none of one that has just ended and moved. `unheld`: no server writes to them."""
     for stream, entry in tapes:
-        row = read_row(stream, entry.path)
+        row = read_row(stream, entry.path, *(_recovery(Path(entry.path)) if unheld else ()))
         if row is not None:
-            yield row
+            yield row.stream
+
+
+def _is_damaged(root: Path, row: StreamRow) -> bool:
+    """Return whether a tape is damaged now; the catalogue knows only what was written."""
+    for folder in (day_of(row.created).isoformat(), LIVE):
+        with suppress(OSError, TapeError):
+            return bool(damage_of(root / folder / f"{row.stream}.tape")[0]) or row.ending == NO_END
+    return row.ending == NO_END
+
+
+def damage_of(path: Path) -> tuple[list[Damage], bool]:
+    """Return what is wrong with the lines of a tape, and whether it has an end. Raises OSError and TapeError."""
+    reader = TapeReader(partial(opened_for_reading, path))
+    for _ in reader:
+        pass
+    return reader.damage, reader.ended
+
+
+def _recovery(path: Path) -> list[Record]:
+    """Return the end that the next start will write to the tape of a server that was killed, if it needs one."""
+    with suppress(OSError, TapeError):
+        end = decode(mended(path).end[:-1])
+        if isinstance(end, Record):
+            return [end._replace(keys={**end.keys, "flags": [*end.keys["flags"], "not_recovered_yet"]})]
+    return []
 
 
 def find(root: Path, prefix: str) -> Path:
@@ -343,17 +427,19 @@ def find(root: Path, prefix: str) -> Path:
     raise AmbiguousIdError(f"Ambiguous id {prefix[:80]!r} matches {len(found)} streams: {some}", FOUND_WRONG)
 
 
-def without_end(path: Path) -> str:
-    """Return what to call a stream without an ending, by where its tape is."""
-    return LIVE if path.parent.name == LIVE else NO_END
+def read_tape(path: Path) -> tuple[list[Record], list[Damage], bool]:
+    """Return all records, what is wrong with the tape, and whether a server writes to it.
 
-
-def read_tape(path: Path) -> tuple[list[Record], list[Damage]]:
-    """Return all records, and what is wrong with the tape, including a missing end where one is due."""
+    A missing end is damage. The tape of a server that was killed has the end that the next start will write.
+    """
     with closing(TapeFollower(path)) as follower:
         records = [record for batch in iter(follower.more, []) for record in batch]
-    missing = [] if follower.ended or follower.grows else [Damage(path.stat().st_size, follower.missing_end)]
-    return records, follower.damage + missing
+    damage = follower.damage
+    if not follower.ended and not follower.grows:
+        recovery = _recovery(path) if path.parent.name == LIVE else []
+        records += recovery
+        damage += [] if recovery else [Damage(path.stat().st_size, follower.missing_end)]
+    return records, damage, follower.grows
 
 
 class TapeFollower(TapeReader):
@@ -366,14 +452,15 @@ class TapeFollower(TapeReader):
             raise FailedError(f"Cannot read {path}: {error.strerror}", FOUND_WRONG) from error
         super().__init__(partial(os.dup, self._fd))
         self._path = path
-        #: Whether a server may still write to it, now or at its next start.
-        self.grows = without_end(path) == LIVE
+        self._live = path.parent.name == LIVE
+        #: Whether a server may still write to it.
+        self.grows = self._live and holder(path.parent.parent) is not None
 
     @property
     def missing_end(self) -> str:
         """Why a tape without an end will not get one by itself."""
-        if self.grows:
-            return "the tape has no end, and no server is running that could write it; the next start will"
+        if self._live:
+            return "not recovered yet: its server is gone and left the tape without an end, which the next start writes"
         return "the tape has no end, and nothing will be written to it any more"
 
     def close(self) -> None:
@@ -387,12 +474,17 @@ class TapeFollower(TapeReader):
         except TapeError as error:
             raise FailedError(f"{self._path}: {error}", FOUND_WRONG) from error
 
-    def follow(self, alive: Callable[[], bool]) -> Iterator[list[Record]]:
-        """Yield records until the end of the tape, or until no server is left that could write more."""
+    def follow(self) -> Iterator[list[Record]]:
+        """Yield records until the end of the tape, or until no server is left that could write more.
+
+        After those of a server that was killed comes the end that the next start will write.
+        """
         while True:
-            written = alive()
+            written = self._live and holder(self._path.parent.parent) is not None
             while records := self.more():
                 yield records
-            if self.ended or not written or not self.grows:
-                return
+            if self.ended or not written:
+                break
             time.sleep(_POLL_S)
+        if self._live and not self.ended:
+            yield _recovery(self._path)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import fields
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,9 +20,22 @@ import trio
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps, parse
+from wiretape.events.tape.record import Record
 
 from ..limits import SAME_CALLS_MAX
-from .catalogue_row import Alike, AnswerRow, CallRow, CatalogueRow, Fate, Key, StreamRow, fates, key_of, row_of_tape
+from .catalogue_row import (
+    LOST,
+    Alike,
+    AnswerRow,
+    CallRow,
+    CatalogueRow,
+    Fate,
+    Key,
+    StreamRow,
+    fates,
+    key_of,
+    row_of_tape,
+)
 from .folder import Folder, days_in, tapes_in
 from .store import Filter, StoreError
 from .tape_file import records_of
@@ -88,6 +101,11 @@ class Rows:
         linked = self._select(AnswerRow, "WHERE made_by = ?", stream)
         rows: dict[Key, Alike] = {}
         for call in own:
+            if call.state in LOST:
+                same = f"WHERE (caller, call) = (?, ?) LIMIT {SAME_CALLS_MAX}"
+                of_id = call.caller, call.call
+                rows[key_of(call)] = self._select(CallRow, same, *of_id), self._select(AnswerRow, same, *of_id)
+                continue
             calls, answers = rows[key_of(call)] = self.alike(key_of(call))
             calls += [call] if call not in calls else []
             answers += [answer for answer in linked if key_of(answer) == key_of(call) and answer not in answers]
@@ -121,10 +139,10 @@ def peek(root: Path, question: Callable[[Rows], _T]) -> _T | None:
         return None
 
 
-def read_row(stream: str, path: str | Path) -> CatalogueRow | None:
-    """Return the rows of a tape; None if it is gone, unreadable, or of a newer format."""
+def read_row(stream: str, path: str | Path, *more: Record) -> CatalogueRow | None:
+    """Return the rows of a tape, as if it had `more` records; None if it is gone, unreadable, or of a newer format."""
     try:
-        return row_of_tape(stream, records_of(path))
+        return row_of_tape(stream, chain(records_of(path), more))
     except (OSError, TapeError):
         return None
     except Exception:  # noqa: BLE001 - a bug in our reading must hide neither this tape nor any other

@@ -27,6 +27,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from ..limits import ABANDONED_AFTER_S, DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
 
 __all__ = [
+    "LOST",
     "NO_FATES",
     "Alike",
     "AnswerRow",
@@ -301,6 +302,8 @@ class Fate(NamedTuple):
     duration_ms: int | None = None
 
 
+#: The states of calls that were not handed over; a client that has their parts may run them all the same.
+LOST: Final = (State.DROPPED.value, State.MALFORMED.value)
 NO_FATES: Final[Mapping[str, Fate]] = MappingProxyType({})
 
 
@@ -404,7 +407,8 @@ def fates(
     """Return the fates of the calls that one stream handed over, by id; `rows` are all that have one of their keys.
 
     A call without an answer is abandoned when the conversation went on without it (a result of another call of its
-    stream has come), or after a while. A result that comes later still counts.
+    stream has come), or after a while. A result that comes later still counts. A call that was lost has a fate only if
+    a client ran it all the same; its rows are all that have its caller and id, since its arguments may be cut.
     """
     fated: dict[str, Fate] = {}
     handed = [call for call in own if call.state == State.RUNNING.value]
@@ -423,4 +427,19 @@ def fates(
         late = now_s * _SECOND_US - call.handed_us > ABANDONED_AFTER_S * _SECOND_US
         if not fated[call.call].answered_by and (went_on or late):
             fated[call.call] = Fate(TABLE[State.RUNNING][Trigger.UNANSWERED])
+    for call in own:
+        if call.state in LOST and (answer := _answer_to_lost(call, *rows.get(key_of(call), ((), ())))):
+            fated[call.call] = Fate(State(call.state), answer.stream)
     return fated
+
+
+def _answer_to_lost(call: CallRow, calls: Iterable[CallRow], answers: Iterable[AnswerRow]) -> AnswerRow | None:
+    """Return the first result that the latest call of this name, at this place of a conversation, can have."""
+    alike = [each for each in calls if (each.name, each.messages) == (call.name, call.messages) != (call.name, -1)]
+    for answer in sorted(answers, key=_arrival):
+        before = [each for each in alike if each.handed_us <= answer.arrived_us]
+        here = not answer.made_by and (answer.name, answer.after) == (call.name, call.messages)
+        here = here and key_of(answer) not in map(key_of, calls)  # it answers one that was handed over
+        if here and before and max(before, key=lambda each: (each.handed_us, each.stream)) == call:
+            return answer
+    return None

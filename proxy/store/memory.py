@@ -15,6 +15,7 @@ from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from .catalogue_row import (
+    LOST,
     Alike,
     AnswerRow,
     CatalogueRow,
@@ -131,7 +132,7 @@ class MemoryStore:
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """Return the fates of the calls of a stream that has ended."""
         own = self._tape(stream).rows.calls
-        return fates(own, {key_of(call): self._alike(key_of(call)) for call in own}, now)
+        return fates(own, {key_of(call): self._alike(key_of(call), lost=call.state in LOST) for call in own}, now)
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove tapes that are too old or too many."""
@@ -162,7 +163,8 @@ class MemoryStore:
             raise StreamMissingError(f"there is no stream {stream}")
         return tape
 
-    def _alike(self, key: Key) -> Alike:
-        rows = [tape.ended for tape in self._tapes.values() if tape.ended is not None]
-        calls = [call for row in rows for call in row.calls if key_of(call) == key]
-        return calls, [answer for row in rows for answer in row.answers if key_of(answer) == key]
+    def _alike(self, key: Key, *, lost: bool = False) -> Alike:
+        """Return what has the same key; of a lost call, what has the same caller and id."""
+        rows, parts = [tape.ended for tape in self._tapes.values() if tape.ended is not None], 2 if lost else len(key)
+        calls = [call for row in rows for call in row.calls if key_of(call)[:parts] == key[:parts]]
+        return calls, [answer for row in rows for answer in row.answers if key_of(answer)[:parts] == key[:parts]]

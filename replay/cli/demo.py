@@ -163,7 +163,7 @@ async def played(data: Path, show: Callable[[RenderableType], None] = lambda _: 
         for scene in SCENES:
             show(Text(f"\n{scene.title}\n\n", style="bold cyan"))
             status, stream, client = await _ask(server.url, scene, show)
-            records, _ = read_tape(find(data, stream))
+            records, *_ = read_tape(find(data, stream))
             summary = summary_json(stream, Summariser().feed(*records), whole=True)
             found.append(Played(scene, status, stream, client, summary))
             show(Text("\n"))

@@ -85,6 +85,10 @@ class House:
             services, Keys(keys, b"salt"), unused, cast(Any, self.control), on_refused=self.metrics.refused
         )
 
+    def runs(self, stream: str) -> None:
+        """Note that a relay still writes to this stream's tape."""
+        self.running.live[stream] = None
+
     async def get(self, path: str, *, key: str = "mine", method: str = "GET", **headers: str) -> Answered:
         """Return the complete response to a request; header names have `_` for `-`."""
         async with self.asking(path, key=key, method=method, **headers) as client:

@@ -142,7 +142,7 @@ def test_ls_lists_streams_with_any_catalogue(catalogue: str, run: Run, data: Pat
         (data / "catalogue.db").unlink()
     elif catalogue == "damaged":
         (data / "catalogue.db").write_bytes(b"no database " * 100)
-    before = {path: path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()}
+    before = {path: path.stat().st_mtime_ns for path in data.rglob("*.*") if path.is_file()}
     chosen: list[tuple[list[str], list[str]]] = [
         ([], [LIVE, CUT, DONE]),
         (["-n", "1"], [LIVE]),
@@ -153,12 +153,16 @@ def test_ls_lists_streams_with_any_catalogue(catalogue: str, run: Run, data: Pat
         (["--model", "none"], []),
     ]
     for arguments, expected in chosen:
-        assert listed(run("ls", "--data", data, "--json", *arguments)) == expected
-    assert {path: path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()} == before, "nothing is written"
+        with closing(Folder(data)):  # a server runs
+            assert listed(run("ls", "--data", data, "--json", *arguments)) == expected
+    assert {path: path.stat().st_mtime_ns for path in data.rglob("*.*") if path.is_file()} == before, (
+        "nothing is written"
+    )
 
 
 def test_ls_prints_a_table(run: Run, data: Path) -> None:
-    lines = run("ls", "--data", data).out.splitlines()
+    with closing(Folder(data)):
+        lines = run("ls", "--data", data).out.splitlines()
     assert lines[0].split() == ["stream", "when", "route", "model", "ending", "in/out", "first", "took"]
     assert [line.split()[0] for line in lines[1:]] == [LIVE[:12], CUT[:12], DONE[:12]]
     assert " live " in lines[1]
@@ -169,7 +173,7 @@ def test_show_prints_ending_and_tools(run: Run, data: Path, monkeypatch: pytest.
     monkeypatch.setattr("wiretape.proxy.cli.main.time.time", lambda: CREATED + 60)
     said = run("show", DONE[:6], "--data", data)
     assert said.code == 0
-    for words in (DONE, "completed", "look_up", "call_7", "running", "word 0 word 1 word 2"):
+    for words in (DONE, "completed", "look_up", "call_7", "handed over; no result seen", "word 0 word 1 word 2"):
         assert words in said.out
     cut = run("show", CUT[:6], "--data", data)
     assert "⚠ truncated" in cut.out
@@ -269,8 +273,82 @@ def test_follow_prints_the_stream_and_reports_a_missing_server(run: Run, data: P
     assert (said.code, said.out) == (0, "word 0 word 1 word 2 \n[tool] look_up {}\n[completed]\n")
     (data / "lock").write_text(f"{os.getpid()}\n", encoding="ascii")  # as a killed server leaves it
     orphan = run("follow", LIVE, "--data", data)
-    assert (orphan.code, orphan.out) == (FOUND_WRONG, "word 0 word 1 word 2 ")
-    assert "no server is running" in orphan.err
+    assert (orphan.code, orphan.out) == (FOUND_WRONG, "word 0 word 1 word 2 \n[completed]\n")
+    assert orphan.err.startswith("wiretape: not recovered yet: ")
+
+
+def test_a_stream_of_a_killed_server_is_crashed_and_not_recovered_yet(run: Run, data: Path) -> None:
+    flags, killed = ["not_recovered_yet"], "killed"
+    put(data / "live", killed, [*cut(stream_of(killed, call_id="call_7", created=CREATED + 20))][:-1])
+    with closing(Folder(data)):  # a server holds the folder
+        (row, _) = run("ls", "--live", "--json", "--data", data).value
+        assert (row["id"], row["live"], row["ending"]) == (killed, True, None)
+        shown = run("show", killed, "--json", "--data", data).value
+        assert (shown["live"], shown["ending"], shown["damage"]) == (True, None, [])
+        assert re.search(r"^ending +live *$", run("show", killed, "--data", data).out, re.MULTILINE)
+    assert run("ls", "--live", "--json", "--data", data).value == []
+    (row,) = run("ls", "--ending", "crashed", "--json", "--data", data).value
+    assert (row["id"], row["live"], row["flags"]) == (killed, False, flags)
+    assert " crashed, not recovered yet " in run("ls", "--data", data).out
+    shown = run("show", killed, "--json", "--data", data).value
+    assert (shown["live"], shown["ending"], shown["flags"], shown["damage"]) == (False, "crashed", flags, [])
+    said = run("show", killed, "--data", data)
+    assert re.search(r"^ending +crashed, not recovered yet *$", said.out, re.MULTILINE)
+    assert "⚠ crashed: look_up (call_7): not completed (crashed); no result seen" in said.out
+    followed = run("follow", killed, "--data", data)
+    assert (followed.code, followed.out.splitlines()[-1]) == (FOUND_WRONG, "[crashed] (lost: look_up)")
+
+    async def restart() -> None:
+        async with opened_files(data):
+            pass
+
+    trio.run(restart)
+    recovered = run("show", killed, "--json", "--data", data).value
+    assert recovered == {**shown, "flags": []}, "exactly what was shown before"
+
+
+def damage(path: Path, line: bytes) -> None:
+    """Change a byte of the line that has this in it."""
+    data = path.read_bytes()
+    assert data.count(line) == 1
+    path.write_bytes(data.replace(line, line[:-1] + b"~"))
+
+
+def test_a_damaged_tape_is_marked_and_nothing_is_claimed_of_its_calls(run: Run, data: Path) -> None:
+    path = data / DAY / f"{DONE}.tape"
+    damage(path, b'"finish_reason":"tool_calls"')
+    damage(path, b"[DONE]")
+    (row,) = [row for row in run("ls", "--data", data, "--json").value if row["id"] == DONE]
+    assert (row["ending"], row["flags"]) == ("completed", ["damaged"])
+    assert " completed, damaged " in run("ls", "--data", data).out
+    (data / "catalogue.db").unlink()  # it still knows that the call was handed over
+    said = run("show", DONE, "--data", data)
+    assert said.code == FOUND_WRONG
+    assert "⚠ damaged: look_up (call_7): the tape is damaged here" in said.out
+    assert "truncated" not in said.out
+    value = run("show", DONE, "--data", data, "--json").value
+    assert (value["ending"], value["tools"][0]["state"]) == ("completed", "unknown")
+    assert value["warnings"] == [{"code": "damaged", "calls": [{"id": "call_7", "name": "look_up"}]}]
+
+
+async def test_show_says_who_ran_a_call_that_was_not_completed(run: Run, tmp_path: Path) -> None:
+    result = {"id": "call_7", "name": "look_up", "arguments": digest("{}")}
+    later: dict[str, Any] = {"created": CREATED + 2, "messages": 3, "results": [result]}
+    async with opened_files(tmp_path / "data") as store:
+        for stream, records in (
+            (DONE, cut(stream_of(DONE, call_id="call_7"))),
+            (CUT, flat(stream_of(CUT, **later))),
+            (LIVE, cut(stream_of(LIVE, call_id="call_8"))),
+        ):
+            await store.create(stream)
+            await store.append(stream, records)
+    said = run("show", DONE, "--data", tmp_path / "data").out
+    known = f"not completed (truncated); executed by the client (result in stream {CUT[:12]})"
+    assert f"⚠ truncated: look_up (call_7): {known}" in said
+    said = run("show", LIVE, "--data", tmp_path / "data").out
+    assert "⚠ truncated: look_up (call_8): not completed (truncated); no result seen" in said
+    (tool,) = run("show", DONE, "--data", tmp_path / "data", "--json").value["tools"]
+    assert (tool["state"], tool["reason"], tool["answered_by"]) == ("dropped", "truncated", CUT)
 
 
 def test_reindex_rebuilds_the_catalogue(run: Run, data: Path) -> None:

@@ -1,11 +1,15 @@
 """The findings of `wiretape doctor`."""
 
 import os
+import re
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.proxy.store_cases import flat, stream_of
+from wiretape.events.tape.record import encode
 from wiretape.proxy.cli import doctor as cli_doctor
 from wiretape.proxy.cli.doctor import Check, examine, lines, upstreams
 from wiretape.proxy.config.load import Loaded, Row
@@ -104,6 +108,27 @@ def test_locked_folder_open_to_others(tmp_path: Path) -> None:
     assert state_of(checks, "lock") == ("ok", f"held by a server (pid {os.getpid()})")
     assert state_of(checks, "data folder")[0] == "note"
     assert "a server is running" in state_of(checks, "address")[1]
+
+
+def test_damaged_tapes_and_those_of_a_killed_server_are_found(tmp_path: Path) -> None:
+    config, day = Config(data=tmp_path, port=0), tmp_path / "2026-11-18"
+    for name, folder in (("whole", day), ("bad", day), ("noend", day), ("killed", tmp_path / "live")):
+        folder.mkdir(exist_ok=True)
+        lines = [*map(encode, flat(stream_of(name, end=folder == day)))]
+        lines = lines[:-1] if name == "noend" else lines
+        (folder / f"{name}.tape").write_bytes(
+            b"".join(lines).replace(b"word 1", b"wOrd 1" if name == "bad" else b"word 1")
+        )
+    found = {check.state: check.said for check in looked(config) if check.name == "tapes"}
+    assert found["wrong"].startswith("2 of 4 damaged: ")
+    assert set(re.findall("bad|noend|whole|killed", found["wrong"])) == {"bad", "noend"}
+    assert found["note"].startswith("1 without an end, of a server that was killed")
+    with closing(Folder(tmp_path)):  # its tapes are being written
+        assert state_of(looked(config), "tapes")[1].startswith("2 of 3 damaged: ")
+    (day / "bad.tape").unlink()
+    (day / "noend.tape").unlink()
+    with closing(Folder(tmp_path)):
+        assert state_of(looked(config), "tapes") == ("ok", "1 intact")
 
 
 def test_findings_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,29 @@ def fates_of(own: list[CallRow], answers: list[AnswerRow], now_s: float = 10) ->
     return fates(own, rows, now_s)
 
 
+#: Three messages precede the call and its result.
+LOST_CALL = replace(made("a", 1), state="dropped", arguments="", messages=3)
+
+
+@pytest.mark.parametrize(
+    ("others", "results", "answered_by"),
+    [
+        pytest.param([], [came("b", 2, after=3)], "b", id="a client ran it"),
+        pytest.param([], [came("c", 3, after=3), came("b", 2, after=3)], "b", id="the first result counts"),
+        pytest.param([], [came("b", 2, after=5)], "", id="a later turn with the same id"),
+        pytest.param([], [came("b", 0.5, after=3)], "", id="a result from before the call"),
+        pytest.param([], [came("b", 2, after=3, by="x")], "", id="a result that belongs to another call"),
+        pytest.param([made("x", 0.5)], [came("b", 2, after=3)], "", id="a result of a call that was handed over"),
+        pytest.param([replace(LOST_CALL, stream="x", handed_us=1_500_000)], [came("b", 2, after=3)], "", id="a retry"),
+    ],
+)
+def test_a_lost_call_is_known_to_have_run_if_a_later_request_has_its_result(
+    others: list[CallRow], results: list[AnswerRow], answered_by: str
+) -> None:
+    found = fates([LOST_CALL], {key_of(LOST_CALL): ([LOST_CALL, *others], results)}, 10)
+    assert found == ({"call_0": Fate(State.DROPPED, answered_by)} if answered_by else {})
+
+
 def test_first_of_two_results_counts() -> None:
     two = [came("c", 3, failed=True), came("b", 2)]
     assert fates_of([made("a", 1)], two) == {"call_0": Fate(State.COMPLETED, "b", 1_000)}

@@ -17,7 +17,9 @@ from wiretape.proxy.http1 import Headers
 from wiretape.proxy.relay.stream_request import decoded, settings_for, with_usage
 from wiretape.proxy.upstream.connection import Inflater
 
-MARKED = "\n`💻 ls -la`\nHere they are.\n⚠ Stream stalled mid tool-call: ls was cut short. Not completed; no result seen."
+MARKED = (
+    "\n`💻 ls -la`\nHere they are.\n⚠ Stream stalled mid tool-call: ls was cut short. Not completed; no result seen."
+)
 
 
 def asked(said: str = MARKED) -> dict[str, Any]:

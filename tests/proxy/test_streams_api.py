@@ -44,6 +44,7 @@ def mine(stream: str = "s1", **options: Any) -> list[Batch]:
 async def test_page_lists_the_callers_streams_latest_first(home: House) -> None:
     await put(home.store, "a", mine("a"))
     await put(home.store, "b", mine("b", created=CREATED + 1, end=False))
+    home.runs("b")
     await put(home.store, "theirs", stream_of("theirs", caller=OTHER))
     answered = await home.get("/wiretape/streams")
     assert answered.status == 200
@@ -77,6 +78,7 @@ async def test_pages_neither_skip_nor_repeat_and_a_full_last_one_has_no_next(
     for number in range(7):
         await put(home.store, f"s{number}", mine(f"s{number}", created=CREATED + number // 2))
     await put(home.store, "x", mine("x", created=CREATED + 2, end=False))
+    home.runs("x")
     seen: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
@@ -91,6 +93,7 @@ async def test_filters_select_streams(home: House) -> None:
     await put(home.store, "a", mine("a", model="m1", route="r1"))
     await put(home.store, "b", mine("b", model="m1", route="r2"))
     await put(home.store, "c", mine("c", model="m2", route="r2", end=False))
+    home.runs("c")
     filters = {
         "model=m1": ["a", "b"],
         "route=r2": ["b", "c"],
@@ -106,6 +109,21 @@ async def test_filters_select_streams(home: House) -> None:
     for query, found in filters.items():
         answered = await home.get(f"/wiretape/streams?{query}")
         assert sorted(row["id"] for row in answered.json["streams"]) == found, query
+
+
+async def test_a_tape_without_an_end_that_nothing_writes_to_is_damaged_and_not_live(home: House) -> None:
+    """The streams of a server that was killed, when nothing has recovered them."""
+    await put(home.store, "cut", mine("cut", call_id="call-1")[:-2])
+    (row,) = (await home.get("/wiretape/streams")).json["streams"]
+    assert (row["live"], row["ending"]) == (False, None)
+    assert (await home.get("/wiretape/streams?live=1")).json["streams"] == []
+    said = (await home.get("/wiretape/streams/cut")).json
+    assert (said["live"], said["ending"]) == (False, None)
+    assert said["damage"] == [{"at": None, "reason": "the tape has no end"}]
+    assert said["warnings"] == [{"code": "damaged", "calls": []}]
+    home.runs("cut")
+    said = (await home.get("/wiretape/streams/cut")).json
+    assert (said["live"], said["damage"], said["warnings"]) == (True, [], [])
 
 
 async def test_bad_parameters_are_named(home: House) -> None:

@@ -36,6 +36,7 @@ def test_json_of_a_whole_stream() -> None:
         "flags": [],
         "cause": "eof",
         "answer": None,
+        "error": None,
         "attempts": [],
         "timing": {
             "first_frame_us": 1_000,
@@ -97,7 +98,8 @@ def test_attempts_list_upstream_status_and_failure() -> None:
     said = summary_of("s1", records)
     failure = {"n": 4, "at_us": 4, "ending": "upstream_error", "next": "elsewhere"}
     assert said["attempts"] == [
-        {"n": 1, "at_us": 1, "number": 1, "upstream": "first", "status": 503} | {"failure": failure},
+        {"n": 1, "at_us": 1, "number": 1, "upstream": "first", "status": 503}
+        | {"error": '{"error":{}}', "failure": failure},
         {"n": 5, "at_us": 4, "number": 2, "upstream": "second", "status": 200},
     ]
     assert said["status"] == 200

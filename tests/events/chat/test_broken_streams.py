@@ -168,7 +168,9 @@ def test_a_cut_inside_a_call(way: str, modes: tuple[str, str], given: str, befor
 def test_a_terminator_without_a_finish_over_half_a_call(given: str, mode: str, tools: str) -> None:
     got = client([CALL, *arguments(ARGUMENTS[given]), DONE], "closed", mode, tools)
     assert got.ran() == {}
-    assert "⚠ Connection dropped mid tool-call: write_file was cut short. Not completed; no result seen." in told(got, mode)
+    assert "⚠ Connection dropped mid tool-call: write_file was cut short. Not completed; no result seen." in told(
+        got, mode
+    )
     assert got.seen == [("dropped", "call_a")]
 
 
@@ -205,7 +207,9 @@ def test_the_output_limit_inside_a_call(given: str, mode: str, tools: str) -> No
     assert (got.finishes, got.done, got.raised) == (["length"], True, None)
     assert got.seen == [("dropped", "call_a")]
     assert got.last["call_a"]["reason"] == "length"
-    warned = "⚠ Output limit reached mid tool-call: write_file was cut short. Not completed; no result seen." in got.text
+    warned = (
+        "⚠ Output limit reached mid tool-call: write_file was cut short. Not completed; no result seen." in got.text
+    )
     assert warned == (mode != "error")
     if mode == "warn" or tools == "held":
         assert got.ran() == {}
@@ -220,7 +224,9 @@ def test_a_claimed_finish_over_arguments_that_are_no_json(end: list[bytes], give
     got = client([CALL, *arguments(ARGUMENTS[given]), *end], "eof", mode, tools)
     assert got.ran() == {}
     said = told(got, mode)
-    assert "⚠ Malformed tool call: the arguments of write_file are not valid JSON. Not completed; no result seen." in said
+    assert (
+        "⚠ Malformed tool call: the arguments of write_file are not valid JSON. Not completed; no result seen." in said
+    )
     assert got.seen == [("dropped", "call_a")]
     assert got.last["call_a"]["reason"] == "malformed"
     if got.raised is not None:

@@ -168,14 +168,14 @@ def test_a_good_call_next_to_a_malformed_one_is_not_handed_over() -> None:
         (State.DROPPED, "sibling"),
     ]
     assert seen(result)[-1] == ("error", "malformed_call", ["write_file", "read"])
-    said = "the arguments of write_file are not valid JSON, so read was not completed either. Not completed; no result seen."
+    said = "the arguments of write_file are not valid JSON, so read was not completed either. Not completed;"
     assert said in result.sent[-1].decode()
 
 
 def test_the_error_distinguishes_a_malformed_call_from_a_cut_one() -> None:
     other = begin("call_2", "read", '{"p', choice=1)
     result = run(tape([*CUT, finish("tool_calls"), other], request={"stream": True, "n": 2}))
-    said = "mid tool-call: read was cut short, the arguments of write_file are not valid JSON. Not completed; no result seen."
+    said = "mid tool-call: read was cut short, the arguments of write_file are not valid JSON. Not completed;"
     assert said in result.sent[-1].decode()
 
 

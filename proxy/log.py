@@ -91,6 +91,7 @@ class Log:
             "ending": row.ending,
             "flags": ",".join(row.flags),
             "cause": ended.cause,
+            "why": ended.why,
             "attempts": ended.attempts,
             "ttft_ms": None if row.first_content_us is None else row.first_content_us / 1000,
             "duration_ms": None if row.duration_us is None else row.duration_us / 1000,

@@ -15,6 +15,7 @@ import trio
 from .api.control import control_app
 from .api.metrics import Metrics
 from .config.model import Config, ConfigError
+from .config.urls import address_of
 from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
 from .relay.app import Application, Registry, new_stream_id
 from .relay.relay import Log, Services
@@ -116,7 +117,7 @@ async def running(config: Config, *, log: Log) -> AsyncGenerator[Running]:
     async with _ready(config, log) as (assembly, sockets), trio.open_nursery() as nursery:
         shutdown = trio.Event()
         await nursery.start(partial(_serve, assembly, sockets, shutdown))
-        yield Running(_url(config, sockets), assembly)
+        yield Running(address_of(config.host, sockets[0].getsockname()[1]), assembly)
         await assembly.registry.drain(-inf)
         nursery.cancel_scope.deadline = trio.current_time() + SHUTDOWN_GRACE_S
         shutdown.set()
@@ -133,7 +134,7 @@ async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> N
                     async with trio.open_nursery() as serving:
                         await serving.start(partial(_serve, assembly, sockets, stop))
                         _settle()
-                        on_ready(_url(config, sockets))
+                        on_ready(address_of(config.host, sockets[0].getsockname()[1]))
                         await stop.wait()
                         log.info("draining", streams=len(assembly.registry.live), seconds=config.drain_s)
                         await assembly.registry.drain(trio.current_time() + config.drain_s)
@@ -188,9 +189,3 @@ def _settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 5, 5)
-
-
-def _url(config: Config, sockets: Sequence[socket.socket]) -> str:
-    bare = config.host.strip("[]")
-    host = f"[{bare}]" if ":" in bare else bare
-    return f"http://{host}:{sockets[0].getsockname()[1]}"

@@ -4,6 +4,7 @@ import difflib
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ __all__ = [
     "DataFolder",
     "FailedError",
     "announce",
+    "echo",
+    "escaped",
     "line_of",
     "loaded_from",
     "one_line_errors",
@@ -39,6 +42,11 @@ BAD_USAGE: Final = 2
 CANNOT_START: Final = 3
 INTERRUPTED: Final = 130
 
+#: What moves the cursor, reverses the text, or cannot be seen: C0, C1, bidi marks, zero width, tags, half surrogates.
+_CONTROLS: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
 _STDOUT: Final = 1
 _STDERR: Final = 2
 _FILE: Final = typer.Option(
@@ -71,6 +79,21 @@ def open_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def escaped(text: str) -> str:
+    """Return a text, or JSON, that cannot control a terminal: other controls than LF and tab become \\uXXXX."""
+    return _CONTROLS.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text, which may be anyone's, to stdout or stderr."""
+    typer.echo(escaped(text), err=err, nl=nl)
 
 
 def announce(text: str) -> bool:
@@ -107,7 +130,7 @@ def loaded_from(
     except ConfigError as error:
         raise FailedError(str(error), BAD_USAGE) from error
     if context is not None and loaded.unknown:
-        typer.echo(f"wiretape: ignored unknown variables: {', '.join(loaded.unknown)}", err=True)
+        echo(f"wiretape: ignored unknown variables: {', '.join(loaded.unknown)}", err=True)
     return loaded
 
 
@@ -173,7 +196,7 @@ def line_of(value: Mapping[str, Any]) -> str:
 
 def print_json(value: Any) -> None:
     """Print indented JSON."""
-    typer.echo(_json(value, 2))
+    echo(_json(value, 2))
 
 
 def _json(value: Any, indent: int | None) -> str:

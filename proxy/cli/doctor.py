@@ -145,7 +145,7 @@ async def upstreams(config: Config) -> list[Check]:
 
     async def look(number: int) -> None:
         try:
-            found[number] = await _upstream(transport, *targets[number])
+            found[number] = await _upstream(transport, *targets[number], own_key=bool(config.keys))
         except (WiretapeError, trio.TooSlowError) as error:
             said = str(error)
             if isinstance(error, trio.TooSlowError):
@@ -166,11 +166,13 @@ def _name(route: Route, target: Target) -> str:
     return f"upstream {target.name or route.name}".strip()
 
 
-async def _upstream(transport: UpstreamTransport, route: Route, target: Target) -> list[Check]:
+async def _upstream(transport: UpstreamTransport, route: Route, target: Target, *, own_key: bool) -> list[Check]:
     status, _ = await _get(transport, target, b"/models")
     state: State = "ok"
     if status in (401, 403) and target.key is not None:
         state, said = "wrong", f"rejects the configured key ({status} for /models)"
+    elif status in (401, 403) and (own_key or not target.caller_key):
+        state, said = "wrong", f"requires a key ({status} for /models), and gets none: set key_env for it"
     elif status in (401, 403):
         said = f"reachable, requires a key from the client ({status} for /models without one)"
     elif status >= 500:

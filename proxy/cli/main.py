@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -24,6 +24,7 @@ from .common import (
     DataFolder,
     FailedError,
     announce,
+    echo,
     line_of,
     loaded_from,
     one_line_errors,
@@ -33,7 +34,10 @@ from .common import (
     settle,
 )
 
-__all__ = ["announcement", "app", "main"]
+if TYPE_CHECKING:
+    from ..config.model import Config
+
+__all__ = ["announcement", "app", "main", "warn_of_missing_keys"]
 
 app = typer.Typer(
     name="wiretape",
@@ -61,7 +65,7 @@ _ON_PARTIAL: Final = typer.Option(
     metavar="error|warn|both", help="How clients learn of a cut stream.  [default: error]", show_default=False
 )
 _CURL: Final = """\
-curl -N {base}/chat/completions -H 'Content-Type: application/json' -H "Authorization: Bearer $OPENAI_API_KEY" \
+curl -N {base}/chat/completions -H 'Content-Type: application/json' {key}\
 -d '{{"model":"gpt-4o-mini","stream":true,"messages":[{{"role":"user","content":"Say hello"}}]}}'"""
 
 
@@ -90,7 +94,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    typer.echo(f"wiretape: {' '.join(message.split())}", err=True)
+    echo(f"wiretape: {' '.join(message.split())}", err=True)
     settle()
     sys.exit(code)
 
@@ -99,7 +103,7 @@ def _version(given: bool) -> None:
     if given:
         from importlib.metadata import version
 
-        typer.echo(f"wiretape {version('wiretape')}")
+        echo(f"wiretape {version('wiretape')}")
         raise typer.Exit
 
 
@@ -141,18 +145,40 @@ def _serve(
     from ..log import Log, stderr_fd
     from ..serve import run
 
+    warn_of_missing_keys(loaded.config)
+
     def on_ready(url: str) -> None:
-        if not announce(announcement(url)):
+        if not announce(announcement(url, loaded.config)):
             log.warn("not_announced", url=url, why="stdout has no reader")
 
     with closing(Log(stderr_fd(), secrets=loaded.config.secrets)) as log:
         trio.run(partial(run, loaded.config, log=log, on_ready=on_ready))
 
 
-def announcement(url: str) -> str:
-    """Return three lines to copy: the base URL, the variable that most clients read, and a first request."""
-    base = f"{url}/v1"
-    return f"{base}\nexport OPENAI_BASE_URL={base}\n{_CURL.format(base=base)}\n"
+def announcement(url: str, config: "Config") -> str:
+    """Return lines to copy: the base URL, the variables that most clients read, and a first request."""
+    name, route = next(iter(config.routes.items()))  # the default one, if there is one
+    base, target = f"{url}/{name}/v1" if name else f"{url}/v1", route.targets[0]
+    own, header = "", "Authorization: Bearer"
+    if names := [key.name for key in config.keys]:
+        value = '"$WIRETAPE_KEY"' if "default" in names else f"...  # the Wiretape key of {' or '.join(names)}"
+        own = f"export OPENAI_API_KEY={value}\n"
+    elif target.key_header != "authorization":
+        header = f"{target.key_header}:"
+    needed = bool(names) or target.key is None  # else Wiretape sends the upstream's own
+    key = f'-H "{header} $OPENAI_API_KEY" ' if needed else ""
+    return f"{base}\nexport OPENAI_BASE_URL={base}\n{own}{_CURL.format(base=base, key=key)}\n"
+
+
+def warn_of_missing_keys(config: "Config") -> None:
+    """Warn of upstreams that get no key: neither one of their own nor the caller's."""
+    targets = [target for route in config.routes.values() for target in route.targets] if config.keys else []
+    if keyless := ", ".join(dict.fromkeys(target.name for target in targets if target.key is None)):
+        echo(
+            f"wiretape: no key is sent to {keyless}: callers send Wiretape's own, which is not passed on. If one needs "
+            "a key, set key_env next to it (or WIRETAPE_UPSTREAM_KEY_ENV) to the name of the key's variable",
+            err=True,
+        )
 
 
 @app.command("demo")
@@ -206,7 +232,7 @@ def _list(
     elif rows:
         console().print(table_of(rows))
     else:
-        typer.echo(f"no such streams in {root}", err=True)
+        echo(f"no such streams in {root}", err=True)
 
 
 @app.command("show")
@@ -235,7 +261,7 @@ def _show(
         return
     records, damage, live = read_tape(path)
     for at, reason in damage:
-        typer.echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
+        echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
     if raw:
         from wiretape.events.emit import emit
 
@@ -245,7 +271,7 @@ def _show(
 
     if events:
         for t, event in events_of(records):
-            typer.echo(line_of(event_json(t, event)) if json_ else event_line(t, event))
+            echo(line_of(event_json(t, event)) if json_ else event_line(t, event))
     else:
         from wiretape.events.emit import Summariser
 
@@ -279,9 +305,9 @@ def _follow(
         view = TextView()
         records = (record for batch in tape.follow() for record in batch)
         for t, event in events_of(records):
-            typer.echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
+            echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
     for at, reason in tape.damage:
-        typer.echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
+        echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
     if not tape.ended:
         raise FailedError(tape.missing_end, FOUND_WRONG)
 
@@ -302,9 +328,9 @@ def _reindex(*, data: DataFolder = None, config: ConfigFile = None, json_: AsJso
     with closing(Folder(root)) as folder:
         count = reindex(folder)
     if json_:
-        typer.echo(line_of({"data": str(root), "streams": count}))
+        echo(line_of({"data": str(root), "streams": count}))
     else:
-        typer.echo(f"{count} streams in {root / 'catalogue.db'}")
+        echo(f"{count} streams in {root / 'catalogue.db'}")
 
 
 @app.command("doctor", context_settings=_ANY_SETTING)
@@ -327,7 +353,7 @@ def _doctor(
     if json_:
         print_json([check._asdict() for check in found])
     else:
-        typer.echo("\n".join(lines(found)))
+        echo("\n".join(lines(found)))
     if any(check.state == "wrong" for check in found):
         raise typer.Exit(FOUND_WRONG)
 

@@ -49,7 +49,7 @@ from ..store.files import mended
 from ..store.folder import LIVE, day_of, days_in, holder, tapes_in
 from ..store.store import Filter
 from ..store.tape_file import TapeReader, opened_for_reading
-from .common import FOUND_WRONG, FailedError
+from .common import FOUND_WRONG, FailedError, escaped
 
 __all__ = [
     "ID_CHARS",
@@ -71,8 +71,6 @@ __all__ = [
     "table_of",
 ]
 
-#: Characters that a model must not send to a terminal: those that move the cursor or reverse the text.
-_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PREVIEW_CHARS: Final = 100
 #: Characters of an id in a table: 60 of its 128 bits, which every verb accepts.
 ID_CHARS: Final = 12
@@ -151,8 +149,8 @@ def table_of(rows: Sequence[StreamRow]) -> Table:
         table.add_row(
             row.stream[:ID_CHARS],
             _when(row.created)[5:] or "-",
-            _clean(row.route) or "-",
-            _clean(row.model) or "-",
+            escaped(row.route) or "-",
+            escaped(row.model) or "-",
             _ending(row.ending or LIVE, row.flags),
             "/".join(tokens),
             _seconds(row.first_content_us),
@@ -167,7 +165,8 @@ def settings_table(rows: Iterable[Row]) -> Table:
     for name in ("setting", "value", "from"):
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(row.name, row.value or "-", Text(row.origin, style="dim" if row.origin == DEFAULT else "cyan"))
+        origin = Text(escaped(row.origin), style="dim" if row.origin == DEFAULT else "cyan")
+        table.add_row(row.name, escaped(row.value) or "-", origin)
     return table
 
 
@@ -183,13 +182,13 @@ def summary_view(summary: Mapping[str, Any]) -> RenderableType:
     rows: list[tuple[str, str | Text]] = [
         ("stream", summary["id"]),
         ("when", _when(summary["created"] or 0)),
-        ("requested", f"{_clean(str(summary['model'] or '-'))}, {how}"),
+        ("requested", f"{summary['model'] or '-'}, {how}"),
         ("ending", _ending(summary["ending"] or without_end, summary["flags"])),
     ]
     if summary["ending"] not in (None, "completed"):
-        rows.append(("cause", _CAUSES.get(summary["cause"], _clean(str(summary["cause"])))))
+        rows.append(("cause", _CAUSES.get(summary["cause"], str(summary["cause"]))))
     if error := summary["error"]:
-        rows.append(("error", _clean(": ".join(filter(None, (error["code"], error["message"]))))))
+        rows.append(("error", ": ".join(filter(None, (error["code"], error["message"])))))
     rows += [
         *((f"attempt {number}", _attempt(keys)) for number, keys in enumerate(summary["attempts"], 1)),
         ("timing", f"first content {first}, longest pause {pause}, whole {whole}"),
@@ -204,7 +203,7 @@ def summary_view(summary: Mapping[str, Any]) -> RenderableType:
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     for name, value in rows:
-        facts.add_row(name, value)
+        facts.add_row(name, escaped(value) if isinstance(value, str) else value)
     parts: list[RenderableType] = [facts]
     known = {call["id"]: _known(call) for call in reversed(summary["tools"])}
     for warning in summary["warnings"]:
@@ -212,14 +211,14 @@ def summary_view(summary: Mapping[str, Any]) -> RenderableType:
             f"{call['name'] or 'a tool without a name'} ({call['id']}): {known[call['id']]}"
             for call in warning["calls"]
         ]
-        parts.append(Text(_clean("; ".join([f"⚠ {warning['code']}", *lost]).replace(";", ":", 1)), style="bold red"))
+        parts.append(Text(escaped("; ".join([f"⚠ {warning['code']}", *lost]).replace(";", ":", 1)), style="bold red"))
     if summary["tools"]:
         parts += [Text(), _tools(summary["tools"])]
     for answer in summary["message"]["answers"] if summary["message"] else ():
         for name in ("reasoning", "text", "refusal"):
             if answer[name]:
                 title = f"{name} of answer {answer['index']}" if answer["index"] else name
-                parts += [Text(), Text(title, style="bold"), Text(_clean(answer[name]))]
+                parts += [Text(), Text(title, style="bold"), Text(escaped(answer[name]))]
     return Group(*parts)
 
 
@@ -233,7 +232,7 @@ def _attempt(keys: Mapping[str, Any]) -> str:
         lines.append(f"{failure.get('message') or failure.get('ending')}{f' ({follows}{after})' if follows else ''}")
     if keys.get("error"):
         lines.append(" ".join(keys["error"].split()))
-    return _clean("\n".join(lines))
+    return "\n".join(lines)
 
 
 def _known(call: Mapping[str, Any]) -> str:
@@ -257,12 +256,12 @@ def _tools(calls: Sequence[Mapping[str, Any]]) -> Table:
         table.add_column(name, overflow="fold")
     for call in calls:
         table.add_row(
-            _clean(call["name"]),
-            _clean(call["id"]),
-            Text(_clean(_known(call)), style="red" if call["state"] in _LOST else "green"),
+            escaped(call["name"]),
+            escaped(call["id"]),
+            Text(escaped(_known(call)), style="red" if call["state"] in _LOST else "green"),
             "-" if call["duration_ms"] is None else f"{call['duration_ms'] / 1e3:.2f}s",
             (call["answered_by"] or "-")[:ID_CHARS],
-            _clean(call["arguments"]),
+            escaped(call["arguments"]),
         )
     return table
 
@@ -281,7 +280,7 @@ def event_json(t: int, event: Event) -> dict[str, Any]:
 def event_line(t: int, event: Event) -> str:
     """Return one line of `--events`."""
     members = " ".join(f"{name}={_short(value)}" for name, value in _members(event))
-    return _clean(f"{event.n:>6} {t / 1e6:>10.3f}s  {_word(event):<24}{members}")
+    return f"{event.n:>6} {t / 1e6:>10.3f}s  {_word(event):<24}{members}"
 
 
 def _members(event: Event) -> Iterator[tuple[str, Any]]:
@@ -306,18 +305,18 @@ class TextView:
         self._wire.apply(event)
         match event:
             case TextDelta() | ReasoningDelta() | RefusalDelta():
-                return self._turn(event, f"[{_word(event).split('_')[0]}] ") + _clean(event.text)
+                return self._turn(event, f"[{_word(event).split('_')[0]}] ") + escaped(event.text)
             case ToolCallStarted():
-                return self._turn(event, f"[tool] {_clean(event.name)} ", always=True)
+                return self._turn(event, f"[tool] {escaped(event.name)} ", always=True)
             case ToolArgumentsDelta():
-                return _clean(event.text)
+                return escaped(event.text)
             case ToolProgress():
-                return self._turn(event, f"[tool] {_clean(event.name)} {_clean(event.status)}", always=True)
+                return self._turn(event, f"[tool] {escaped(event.name)} {escaped(event.status)}", always=True)
             case UpstreamError():
-                return self._turn(event, f"[error] {_clean(event.message)}")
+                return self._turn(event, f"[error] {escaped(event.message)}")
             case Ended():
                 lost = [call.name for call in self._wire.all_calls() if call.state.value in ("dropped", "malformed")]
-                names = f" (lost: {_clean(', '.join(lost))})" if lost else ""
+                names = f" (lost: {escaped(', '.join(lost))})" if lost else ""
                 return self._turn(event, f"[{event.ending}]{names}") + "\n"
             case _:
                 return ""
@@ -335,10 +334,6 @@ def _word(event: Event) -> str:
     return re.sub(r"(?<!^)([A-Z])", r"_\1", type(event).__name__).lower()
 
 
-def _clean(text: str) -> str:
-    return _CONTROLS.sub("\ufffd", text).encode("utf-8", "replace").decode()
-
-
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"
@@ -346,7 +341,7 @@ def _short(value: Any) -> str:
 
 def _ending(ending: str, flags: Sequence[str]) -> Text:
     words = ", ".join([ending, *(flag.replace("_", " ") for flag in flags)])
-    return Text(_clean(words), style={"completed": "green", LIVE: "cyan"}.get(ending, "bold red"))
+    return Text(escaped(words), style={"completed": "green", LIVE: "cyan"}.get(ending, "bold red"))
 
 
 def _when(created: int) -> str:

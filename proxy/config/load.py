@@ -35,6 +35,7 @@ from .model import (
     Target,
     from_environment,
     from_file,
+    plain_word,
 )
 from .urls import UrlError, checked, is_loopback, origin_of, plain_name
 
@@ -278,6 +279,10 @@ class _Loader:
                 table = {"upstream": entry} if isinstance(entry, str) else self.table(entry, name, _TARGET_KEYS)
                 explicit = "caller_key" in table
                 target = self._target(partial(self.inside, table, f"{name}."), f"{name}.", fallback=True)
+            elif isinstance(entry, str):
+                others = ", ".join(sorted(routes.keys() - {route.name})) or "none"
+                wrong = f"there is no other route {plain_word(entry, 'of this name')} (other routes: {others})"
+                raise ConfigError(f"{self.file}: {name}: {wrong}")
             else:
                 raise ConfigError(allowed)
             if target is None:

@@ -48,6 +48,7 @@ __all__ = [
     "names",
     "option",
     "path",
+    "plain_word",
     "seconds",
     "size",
     "text",
@@ -64,10 +65,13 @@ _SECONDS_MAX: Final = 604_800
 #: What a header can carry without quoting: visible ASCII.
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _MASK: Final = "Secret(***)"
+#: Names of variables and routes. Digits inside a word make it a key.
+_WORDS: Final = re.compile(r"_?(?:[A-Za-z]{1,20}[0-9]{0,3}|[0-9]{1,3})(?:[_-](?:[A-Za-z]{1,20}[0-9]{0,3}|[0-9]{1,3}))*")
+_NAME_CHARS_MAX: Final = 64
 
 
 class SecretError(ValueError):
-    """What is wrong with a secret, naming neither it nor its source: a key may have been put in the wrong place."""
+    """What is wrong with a secret, without the secret, which may have been put where a name belongs."""
 
 
 class Secret:
@@ -114,8 +118,13 @@ def from_environment(variable: str, environ: Mapping[str, str]) -> Secret:
     """Return the secret in a variable."""
     value = environ.get(variable, "").strip()
     if not value:
-        raise SecretError("the environment variable that it names is not set")
+        raise SecretError(f"the environment variable {plain_word(variable, 'that it names')} is not set")
     return _checked(value)
+
+
+def plain_word(name: str, other: str) -> str:
+    """Return a name that is made of words, for a message, and `other` for what may be a key in its place."""
+    return name if len(name) <= _NAME_CHARS_MAX and _WORDS.fullmatch(name) else other
 
 
 def from_file(path: Path) -> Secret:

@@ -262,7 +262,7 @@ class Registry:
             self._empty.set()
         recording = relay.recording
         if recording.catalogue_row is not None:
-            ended = Ended(recording.catalogue_row, relay.attempts, recording.written_bytes, relay.cause)
+            ended = Ended(recording.catalogue_row, relay.attempts, recording.written_bytes, relay.cause, relay.why)
             self._services.log.ended(ended)
             self._on_ended(ended)
 

@@ -60,6 +60,8 @@ class Ended(NamedTuple):
     attempts: int
     tape_bytes: int
     cause: str
+    #: Why no attempt was left, in words.
+    why: str = ""
 
 
 class Log(Protocol):
@@ -106,6 +108,7 @@ class Relay:
         self.attempts = 0
         #: What ended the stream.
         self.cause = ""
+        self.why = ""
         self.signals = Signals(request, services.reaper, now)
         left = partial(self.signals.send, "left")
         self.delivery = Delivery(stream, request.caller, request.route.name, now, on_left=left)
@@ -450,6 +453,7 @@ class Relay:
         self.recording.later(self.recording.record("failed", keys))
         if decision.next is not Next.GIVE_UP:
             return await self._wait(trio.Event(), trio.current_time() + decision.after_s)
+        self.why = failure.message
         if self.delivery.answer is None and next(self.recording.emitter.wire.calls(), None) is None:
             self._gave_up = True
             headers, exhausted = self._upstream.headers, decision.exhausted

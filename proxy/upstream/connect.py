@@ -5,6 +5,7 @@ the forty threads that the whole process shares, and a cancelled look-up keeps i
 as well (10 to 30 s). With forty of them no tape could be written.
 """
 
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -115,12 +116,14 @@ def _refused(origin: Egress | Origin, error: Exception) -> RefusedError:
     """Return what a failed look-up or connect means."""
     if isinstance(error, socket.gaierror | UnicodeError):
         reason = error.strerror if isinstance(error, OSError) else "not a name"
-        return RefusedError("dns", f"the name {origin.host} is not known: {reason}")
+        return RefusedError("dns", f"no address for {origin.host}: {reason}")
     first: BaseException = error
     cause: object = error.__cause__
     if isinstance(cause, BaseExceptionGroup):  # trio's, with one error for each address
         first = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
-    reason = (first.strerror if isinstance(first, OSError) else None) or type(first).__name__
+    # trio's own text repeats the address.
+    number = first.errno if isinstance(first, OSError) else None
+    reason = os.strerror(number) if number else str(first) or type(first).__name__
     return RefusedError("connect", f"no connection to {origin.host}:{origin.port}: {reason}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, AsJson, FailedError, one_line_errors, print_json
+from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, AsJson, FailedError, echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from wiretape.proxy.config.model import Secret
@@ -59,11 +59,11 @@ def _print(found: "list[Compared]", *, whole: bool) -> None:
         shown: list[Difference] = list(one.differences if whole else one.first)
         name = f"{one.name}: " if len(found) > 1 else ""
         for difference in shown:
-            typer.echo(name + one.line(difference))
+            echo(name + one.line(difference))
         if len(one.differences) > len(shown):
-            typer.echo(f"{name}and {len(one.differences) - len(shown)} more (--all)")
+            echo(f"{name}and {len(one.differences) - len(shown)} more (--all)")
     if not any(one.differences for one in found):
-        typer.echo(f"the same{f', {len(found)} tapes' if len(found) > 1 else ''}")
+        echo(f"the same{f', {len(found)} tapes' if len(found) > 1 else ''}")
 
 
 @app.command("verify")
@@ -104,11 +104,11 @@ def _verify(
     if json_:
         print_json({**_json(one, whole=all_), "asked": asked, "age_days": age.days, "age_limit_days": age.limit_days})
     elif not asked:
-        typer.echo(f"not due: recorded {age.days} days ago, the limit is {age.limit_days}")
+        echo(f"not due: recorded {age.days} days ago, the limit is {age.limit_days}")
     else:
         _print([one], whole=all_)
         if age.due and age.limit_days is not None:
-            typer.echo(f"recorded {age.days} days ago, the limit is {age.limit_days}: record it again")
+            echo(f"recorded {age.days} days ago, the limit is {age.limit_days}: record it again")
     raise typer.Exit(one.verdict)
 
 
@@ -150,7 +150,7 @@ def _recheck(
         print_json({"summary": summary, "files": files})
     else:
         for line in (line for one in checked for line in one.lines()):
-            typer.echo(line)
-        typer.echo(summary)
+            echo(line)
+        echo(summary)
     if changed or unreadable:
         raise typer.Exit(FOUND_WRONG)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG, FailedError, announce, one_line_errors
+from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG, FailedError, announce, echo, one_line_errors
 
 from .seal import refuse_folder
 
@@ -89,7 +89,7 @@ async def _until_signal(serving: "Serving", host: str, port: int) -> None:
 def _say(line: str) -> None:
     """Print a line on stderr, even if its reader is gone."""
     with suppress(OSError):
-        typer.echo(line, err=True)
+        echo(line, err=True)
 
 
 @app.command("cut")

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, ConfigFile, FailedError, loaded_from, one_line_errors
+from wiretape.proxy.cli.common import (
+    BAD_USAGE,
+    FOUND_WRONG,
+    ConfigFile,
+    FailedError,
+    echo,
+    loaded_from,
+    one_line_errors,
+)
 
 from .seal import DetectorName, load_detector, seal_streams
 
@@ -167,4 +175,4 @@ def _refusals(refused: Mapping[str, int]) -> str:
 
 
 def _say(text: str) -> None:
-    typer.echo(f"wiretape: {text}", err=True)
+    echo(f"wiretape: {text}", err=True)

@@ -17,6 +17,7 @@ from wiretape.proxy.cli.common import (
     ConfigFile,
     DataFolder,
     FailedError,
+    echo,
     line_of,
     one_line_errors,
     print_json,
@@ -103,12 +104,12 @@ def _report(out: Path, sealed: bytes, *, as_json: bool) -> None:
     header = parse(sealed, verify=False).header
     if as_json:
         result = {"out": str(out), "bytes": len(sealed), "streams": header["streams"], "exact": header["exact"]}
-        typer.echo(line_of(result))
+        echo(line_of(result))
         return
     done = [word for word in ("redacted", "normalised") if word in header]
     changes = "exact" if header["exact"] else " and ".join(done) or "not exact"
     plural = "s" if header["streams"] != 1 else ""
-    typer.echo(f"{out}: {header['streams']} stream{plural}, {len(sealed)} bytes, {changes}")
+    echo(f"{out}: {header['streams']} stream{plural}, {len(sealed)} bytes, {changes}")
 
 
 def refuse_folder(out: Path) -> None:
@@ -186,7 +187,7 @@ def seal_streams(
     sealed = seal(streams, rules, headers=headers)
     for one in unreadable(streams):
         kept = "its bytes are kept" if rules.exact else "only its size and hash are kept"
-        typer.echo(f"stream {one.stream + 1}: {one}: {kept}", err=True)
+        echo(f"stream {one.stream + 1}: {one}: {kept}", err=True)
     return sealed
 
 
@@ -211,7 +212,7 @@ def _check(
         print_json([each._asdict() | {"file": str(each.file)} for each in found])
     else:
         for each in found:
-            typer.echo(str(each))
+            echo(str(each))
     if any(each.wrong for each in found):
         raise typer.Exit(FOUND_WRONG)
 
@@ -307,6 +308,6 @@ def _print_losses(shown: Mapping[str, object], line: str, losses: "Counter[str]"
         lost = [{"code": code, "count": count, "text": LOSSES[code]} for code, count in sorted(losses.items())]
         print_json({**shown, "lost": lost})
         return
-    typer.echo(line)
+    echo(line)
     for code, count in sorted(losses.items()):
-        typer.echo(f"lost: {LOSSES[code]}" + (f" ({count} times)" if count > 1 else ""))
+        echo(f"lost: {LOSSES[code]}" + (f" ({count} times)" if count > 1 else ""))

@@ -15,11 +15,13 @@ from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
+from wiretape.proxy import cli as proxy_cli
 from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG
 from wiretape.proxy.cli.main import main
 from wiretape.proxy.limits import ABANDONED_AFTER_S
 from wiretape.proxy.store.catalogue_row import digest
 from wiretape.proxy.store.folder import Folder
+from wiretape.replay import cli as replay_cli
 
 DAY = "2026-11-18"
 CUT, DONE, LIVE = "cutcutcutcutcutcutcutcutcu", "donedonedonedonedonedonedo", "livelivelivelivelivelivel1"
@@ -266,6 +268,31 @@ def test_text_cannot_control_the_terminal(run: Run, data: Path) -> None:
     for said in (run("ls", "--data", data), run("show", "nasty", "--data", data), run("show", "nasty", "--events")):
         assert "\x1b" not in said.out
         assert "\u202e" not in said.out
+
+
+#: ESC, DEL, a C1 control, a bidi override, a zero width space, a tag character.
+HOSTILE = "\x1b\x7f\x9b\u202e\u200b\U000e0041"
+
+
+def test_json_and_errors_escape_what_controls_a_terminal(run: Run, data: Path) -> None:
+    put(data / DAY, "nasty", flat(stream_of("nasty", model=HOSTILE)))
+    for verb in (["ls", "--model", HOSTILE], ["show", "nasty"]):
+        said = run(*verb, "--data", data, "--json")
+        assert not set(HOSTILE) & set(said.out)
+        model = said.value[0]["model"] if verb[0] == "ls" else said.value["model"]
+        assert model == HOSTILE, "the value is the same"
+    root = data.parent / f"a{HOSTILE}b"
+    put(root / DAY, "noend", [])
+    for arguments in (["ls", "--data", root / "no"], ["show", "x", "--data", root], ["show", "noend", "--data", root]):
+        said = run(*arguments)
+        assert (said.code, said.err.count("\n")) == (FOUND_WRONG, 1)
+        assert not set(HOSTILE) & set(said.out + said.err)
+        assert "\\u202e\\u200b\\udb40\\udc41" in said.err
+
+
+def test_every_verb_prints_through_the_function_that_escapes() -> None:
+    modules = [path for room in (proxy_cli, replay_cli) for path in Path(str(room.__file__)).parent.glob("*.py")]
+    assert [path.name for path in modules if "typer.echo(" in path.read_text("utf-8")] == ["common.py"]
 
 
 def test_follow_prints_the_stream_and_reports_a_missing_server(run: Run, data: Path) -> None:

@@ -13,7 +13,7 @@ from wiretape.events.tape.record import encode
 from wiretape.proxy.cli import doctor as cli_doctor
 from wiretape.proxy.cli.doctor import Check, examine, lines, upstreams
 from wiretape.proxy.config.load import Loaded, Row
-from wiretape.proxy.config.model import Config, Route, Secret, Target
+from wiretape.proxy.config.model import Config, Key, Route, Secret, Target
 from wiretape.proxy.store.folder import Folder
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.playback.server import listening
@@ -72,6 +72,14 @@ async def test_rejected_key_is_wrong_and_not_printed(tmp_path: Path) -> None:
         (check,) = await upstreams(config_of(url, tmp_path, key=Secret("sk-secret-secret")))
     assert (b"authorization", b"Bearer sk-secret-secret") in upstream.seen[0].request.headers
     assert check == Check("upstream here", "wrong", "rejects the configured key (401 for /models)")
+
+
+async def test_an_upstream_that_requires_a_key_and_gets_none_is_wrong(tmp_path: Path) -> None:
+    """With a key of Wiretape's own, the caller's is not passed on."""
+    async with listening(lambda _: json_answer(b"{}", 401)) as (url, _):
+        config = replace(config_of(url, tmp_path), keys=(Key("default", Secret("o" * 40)),))
+        (check, *_) = await upstreams(config)
+    assert (check.state, "set key_env" in check.said) == ("wrong", True)
 
 
 async def test_unreachable_or_silent_upstream_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,7 +18,18 @@ from tests.failures.child import COMMAND, answered, asking, serving
 from tests.proxy.store_cases import flat, stream_of
 from tests.support.house import Peer, answer, text
 from wiretape.events.tape.record import encode
-from wiretape.proxy.cli.main import announcement
+from wiretape.proxy.cli.main import announcement, warn_of_missing_keys
+from wiretape.proxy.config.model import Config, Key, Route, Secret, Target
+from wiretape.proxy.config.urls import address_of
+
+TARGET = Target(name="a.test/v1", url="https://a.test/v1")
+PLAIN = Config(data=Path(), routes={"": Route(name="", targets=(TARGET,))})
+OWN_KEY = Key("default", Secret("o" * 40))
+BASE, BEARER = "http://127.0.0.1:1/v1", '-H "Authorization: Bearer $OPENAI_API_KEY"'
+
+
+def routed(name: str = "", **target: Any) -> Config:
+    return replace(PLAIN, routes={name: Route(name=name, targets=(replace(TARGET, **target),))})
 
 
 async def run(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
@@ -45,10 +58,50 @@ async def test_live_stream_is_listed_and_followed_and_ends_at_shutdown(tmp_path:
             assert b"".join([bytes(said) async for said in follower.stdout]) == b"\n[shutdown]\n"
             assert (await follower.wait(), (await child.exited(10))[0]) == (0, 0)
         await child.logged.wait()
-        assert "\n".join([*child.lines, ""]) == announcement(child.url.removesuffix("/v1"))
+        assert "\n".join([*child.lines, ""]) == announcement(child.url.removesuffix("/v1"), PLAIN)
         assert row["id"].encode() in child.log
         assert b"Traceback" not in child.log
     assert json.loads((await run("show", row["id"], "--json", "--data", data)).stdout)["ending"] == "shutdown"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        pytest.param(PLAIN, [BASE, "", BEARER], id="the caller's key passes through"),
+        pytest.param(replace(PLAIN, keys=(OWN_KEY,)), [BASE, 'OPENAI_API_KEY="$WIRETAPE_KEY"', BEARER], id="own key"),
+        pytest.param(
+            replace(PLAIN, keys=(OWN_KEY._replace(name="bob"),)), [BASE, "the Wiretape key of bob", BEARER], id="named"
+        ),
+        pytest.param(routed(key=Secret("k" * 40)), [BASE, "", ""], id="the upstream has a key of its own"),
+        pytest.param(routed(key_header="api-key"), [BASE, "", '-H "api-key: $OPENAI_API_KEY"'], id="another header"),
+        pytest.param(routed("azure"), ["http://127.0.0.1:1/azure/v1", "", BEARER], id="only a named route"),
+    ],
+)
+def test_lines_to_copy_are_what_a_client_must_send(config: Config, said: list[str]) -> None:
+    lines = announcement("http://127.0.0.1:1", config).splitlines()
+    base, key, header = said
+    assert lines[:2] == [base, f"export OPENAI_BASE_URL={base}"]
+    assert key in lines[2] if key else len(lines) == 3
+    assert lines[-1].startswith(f"curl -N {base}/chat/completions ")
+    assert header in lines[-1]
+    assert lines[-1].count("KEY") == bool(header)
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("[::]", "[::1]"), ("::1", "[::1]"), ("me.test", "me.test")],  # noqa: S104
+)
+def test_an_address_that_no_client_can_connect_to_is_not_printed(host: str, shown: str) -> None:
+    assert address_of(host, 1) == f"http://{shown}:1"
+
+
+def test_an_upstream_that_gets_no_key_is_named_with_the_cure(capfd: pytest.CaptureFixture[str]) -> None:
+    """With a key of Wiretape's own the caller's is not passed on, so the upstream needs one from us."""
+    for config, warned in ((PLAIN, 0), (replace(PLAIN, keys=(OWN_KEY,)), 1), (routed(key=Secret("k" * 40)), 0)):
+        warn_of_missing_keys(config)
+        said = capfd.readouterr().err
+        assert said.count("\n") == warned
+        assert all(words in said for words in ("a.test/v1", "key_env", "WIRETAPE_UPSTREAM_KEY_ENV")) == bool(warned)
 
 
 @pytest.mark.slow

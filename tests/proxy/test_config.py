@@ -417,7 +417,8 @@ REFUSED: list[tuple[str, str]] = [
     ("[routes.a]\nidle_s = 1", "routes.a.upstream: is missing"),
     ('[routes."a/b"]', "routes.a/b: a route's name must"),
     ("[routes.wiretape]", "routes.wiretape: a route's name must"),
-    ('key_env = "UNSET"', "key_env: the environment variable that it names"),
+    ('key_env = "UNSET_KEY"', "key_env: the environment variable UNSET_KEY is not set"),
+    ('key_env = "AKIA0SECRET0IN0THE0WRONG0PLACE"', "key_env: the environment variable that it names is not set"),
     ('key_env = "sk-abc"', "key_env: must be the name of an environment variable"),
     ('key_env = "OPENAI"\nkey_file = "x"', "key_file: there is a key_env already"),
     ('[keys]\na = "x"', "keys.a: must be { env = VARIABLE } or { file = PATH }, never"),
@@ -427,7 +428,12 @@ REFUSED: list[tuple[str, str]] = [
     ('[keys]\n"a b" = { env = "OWN" }', "keys.a b: a key's name must be short"),
     ("keys = 1", "keys: must be a table"),
     ('fallbacks = "x"', "fallbacks: must be a list of route names"),
-    ('fallbacks = ["b"]', "fallbacks: must be a list of route names"),
+    ('fallbacks = ["nope"]', "fallbacks[0]: there is no other route nope (other routes: none)"),
+    (
+        f'fallbacks = ["b", "nope"]\n[routes.b]\n{UPSTREAM}',
+        "fallbacks[1]: there is no other route nope (other routes: b)",
+    ),
+    ("fallbacks = [1]", "fallbacks: must be a list of route names"),
     ("fallbacks = [{}]", "fallbacks[0].upstream: is missing"),
     ("fallbacks = [{ idle_s = 1 }]", "Unknown setting fallbacks[0].idle_s in wiretape.toml"),
     ('fallbacks = ["http://b.test"]', "fallbacks[0].upstream: must begin with https"),
@@ -451,7 +457,7 @@ def test_errors_name_flags_and_variables_as_written(setup: Setup) -> None:
     assert setup.refusal(WIRETAPE_PORT="http://a") == "WIRETAPE_PORT: must be a whole number from 0 to 65535"
     assert setup.refusal({"upstream": OPENAI, "upstream_key_env": "UNSET"}).startswith("--upstream-key-env: ")
     unset = {"WIRETAPE_UPSTREAM": OPENAI, "WIRETAPE_UPSTREAM_KEY_ENV": "UNSET"}
-    assert setup.refusal(None, **unset).startswith("WIRETAPE_UPSTREAM_KEY_ENV: the environment variable that it names")
+    assert setup.refusal(None, **unset) == "WIRETAPE_UPSTREAM_KEY_ENV: the environment variable UNSET is not set"
 
 
 def test_misspelled_variable_is_an_error(setup: Setup) -> None:

@@ -10,11 +10,11 @@ import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.proxy.certificates import HOST, authority, needs_openssl, over_tls, server_context, trusting
-from tests.proxy.scripted import OK, Script, answers, fetch, post, request_of, served
+from tests.proxy.scripted import CONTEXT, OK, Script, answers, fetch, post, request_of, served
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import HEAD_BYTES_MAX
-from wiretape.proxy.upstream.connect import Resolver
-from wiretape.proxy.upstream.connection import RefusedError
+from wiretape.proxy.upstream.connect import Connector, Resolver
+from wiretape.proxy.upstream.connection import Origin, RefusedError
 from wiretape.proxy.upstream.tls import TlsStream, client_context
 
 HTTPS = f"https://{HOST}/v1"
@@ -31,6 +31,15 @@ async def test_peer_without_tls_is_refused(garbage: bytes) -> None:
         with pytest.raises(RefusedError, match="no TLS") as raised:
             await fetch(transport, post(url=HTTPS))
         assert (raised.value.cause, upstream.still_open) == ("tls", set())
+
+
+async def test_a_refused_connection_is_one_sentence_with_the_reason() -> None:
+    with socket.socket() as taken:  # bound, and nothing listens
+        taken.bind(("127.0.0.1", 0))
+        host, port = taken.getsockname()
+        with pytest.raises(RefusedError) as raised:
+            await Connector(CONTEXT).connect(Origin(tls=False, host=host, port=port))
+    assert str(raised.value) == f"no connection to {host}:{port}: Connection refused"
 
 
 WORD = "pw"

@@ -43,7 +43,6 @@ __all__ = ["Following", "Place", "StreamsApi", "not_found", "place_of", "summary
 _PAGE: Final = 100
 #: The last row of a page, as `next` names it.
 _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_-]{1,128})", re.ASCII)
-_HANDED_OVER: Final = ("running", "completed", "failed", "abandoned")
 _FLAGS: Final[Mapping[str, bool]] = {"1": True, "true": True, "0": False, "false": False}
 _KEEPALIVE: Final = b": keepalive\n\n"
 _ID: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})", re.ASCII)
@@ -429,8 +428,8 @@ def _tools(
         fate = None if by_upstream else fates.get(call.id)
         state, reason = call.state.value, call.reason or None
         if fate is not None and (damaged or call.state is State.RUNNING):
-            state = fate.state.value
-        if damaged and state not in _HANDED_OVER:  # what is missing may have completed it
+            state, reason = fate.state.value, None
+        elif damaged:  # what is missing may have completed it
             state, reason = "unknown", "damaged"
         yield {
             "id": call.id,
@@ -438,7 +437,7 @@ def _tools(
             "choice": call.choice,
             "run_by": "upstream" if by_upstream else "client",
             "state": state,
-            "reason": None if state in _HANDED_OVER else reason,
+            "reason": reason,
             "answered_by": (fate and fate.answered_by) or None,
             "duration_ms": fate and fate.duration_ms,
             "moves": [{"n": n, "state": state.value} for n, state in call.moves],

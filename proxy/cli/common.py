@@ -83,12 +83,7 @@ def open_streams() -> None:
 
 def escaped(text: str) -> str:
     """Return a text, or JSON, that cannot control a terminal: other controls than LF and tab become \\uXXXX."""
-    return _CONTROLS.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return _CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:

@@ -82,28 +82,15 @@ _DAMAGED: Final = "damaged"
 #: Too short to notice, and no load: one read of a file each time.
 _POLL_S: Final = 0.05
 _LOST: Final = ("dropped", "malformed", "failed", "abandoned", "unknown")
-#: What the `cause` of an `end` record means.
+#: The causes in an `end` record that are no endings.
 _CAUSES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "eof": "the upstream's bytes ended before the answer was whole",
-        "framed": "the upstream's response ended by its own framing",
-        "closed": "Wiretape closed the connection: what came last allowed nothing more",
+        "closed": "Wiretape closed the connection, after an error or an end that came too early",
         "status": "the upstream answered with an error status",
-        "reset": "the connection to the upstream was reset",
-        "stalled": "the upstream sent nothing for too long",
-        "refused": "no connection to the upstream",
-        "protocol": "the upstream's response was not valid",
-        "limit": "a limit of size was reached",
         "upload": "the request body was longer than the limit",
         "slow_upload": "the request body stopped arriving",
-        "client_gone": "the client closed its connection",
-        "shutdown": "the server was stopped",
-        "crashed": "the server ended without writing an end: killed, crashed, or without power",
-        "internal": "Wiretape failed on this stream",
     }
-)
-_NEXT: Final[Mapping[Any, str]] = MappingProxyType(
-    {"again": "tried again", "elsewhere": "next upstream tried", "unstreamed": "asked again without streaming"}
 )
 
 
@@ -185,8 +172,8 @@ def summary_view(summary: Mapping[str, Any]) -> RenderableType:
         ("requested", f"{summary['model'] or '-'}, {how}"),
         ("ending", _ending(summary["ending"] or without_end, summary["flags"])),
     ]
-    if summary["ending"] not in (None, "completed"):
-        rows.append(("cause", _CAUSES.get(summary["cause"], str(summary["cause"]))))
+    if (cause := summary["cause"]) not in (None, summary["ending"]) and summary["ending"] != "completed":
+        rows.append(("cause", _CAUSES.get(cause, str(cause))))
     if error := summary["error"]:
         rows.append(("error", ": ".join(filter(None, (error["code"], error["message"])))))
     rows += [
@@ -205,13 +192,9 @@ def summary_view(summary: Mapping[str, Any]) -> RenderableType:
     for name, value in rows:
         facts.add_row(name, escaped(value) if isinstance(value, str) else value)
     parts: list[RenderableType] = [facts]
-    known = {call["id"]: _known(call) for call in reversed(summary["tools"])}
     for warning in summary["warnings"]:
-        lost = [
-            f"{call['name'] or 'a tool without a name'} ({call['id']}): {known[call['id']]}"
-            for call in warning["calls"]
-        ]
-        parts.append(Text(escaped("; ".join([f"⚠ {warning['code']}", *lost]).replace(";", ":", 1)), style="bold red"))
+        calls = ", ".join(f"{call['name'] or 'a tool without a name'} ({call['id']})" for call in warning["calls"])
+        parts.append(Text(escaped(f"⚠ {warning['code']}{calls and ': '}{calls}"), style="bold red"))
     if summary["tools"]:
         parts += [Text(), _tools(summary["tools"])]
     for answer in summary["message"]["answers"] if summary["message"] else ():
@@ -228,8 +211,7 @@ def _attempt(keys: Mapping[str, Any]) -> str:
     lines = [", ".join(f"{name} {keys[name]}" for name in names if keys.get(name) is not None) or "-"]
     if failure := keys.get("failure"):
         after = f" after {failure['after_ms'] / 1e3:g} s" if type(failure.get("after_ms")) is int else ""
-        follows = _NEXT.get(failure.get("next"), "")
-        lines.append(f"{failure.get('message') or failure.get('ending')}{f' ({follows}{after})' if follows else ''}")
+        lines.append(f"{failure.get('message') or failure.get('ending')} (next: {failure.get('next')}{after})")
     if keys.get("error"):
         lines.append(" ".join(keys["error"].split()))
     return "\n".join(lines)
@@ -241,12 +223,12 @@ def _known(call: Mapping[str, Any]) -> str:
     if state == "unknown":
         return "the tape is damaged here"
     if call["run_by"] == "upstream":
-        return "its end was not reported" + reason if state == "dropped" else f"{state} at the upstream"
+        return "end not reported" + reason if state == "dropped" else f"{state} at the upstream"
     if state in ("dropped", "malformed"):
-        known = (
-            f"executed by the client (result in stream {call['answered_by'][:ID_CHARS]})" if call["answered_by"] else ""
+        by = (call["answered_by"] or "")[:ID_CHARS]
+        return f"not completed{reason}; " + (
+            f"executed by the client (result in stream {by})" if by else "no result seen"
         )
-        return f"not completed{reason}; {known or 'no result seen'}"
     return {"running": "handed over; no result seen", "abandoned": "abandoned; no result seen"}.get(state, state)
 
 

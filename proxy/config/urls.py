@@ -6,7 +6,6 @@ different paths). What the request is, and so what is checked, is decided as the
 
 import ipaddress
 import re
-from contextlib import suppress
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -111,10 +110,7 @@ def is_loopback(host: str) -> bool:
 
 def address_of(host: str, port: int) -> str:
     """Return the URL at which this machine reaches a server that listens there: no one connects to 0.0.0.0 or ::."""
-    host = host.strip("[]")
-    with suppress(ValueError):
-        if (address := ipaddress.ip_address(host)).is_unspecified:
-            host = "127.0.0.1" if address.version == 4 else "::1"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.strip("[]"), host.strip("[]"))  # noqa: S104 - not listened on
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

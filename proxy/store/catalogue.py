@@ -23,19 +23,7 @@ from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
 
 from ..limits import SAME_CALLS_MAX
-from .catalogue_row import (
-    LOST,
-    Alike,
-    AnswerRow,
-    CallRow,
-    CatalogueRow,
-    Fate,
-    Key,
-    StreamRow,
-    fates,
-    key_of,
-    row_of_tape,
-)
+from .catalogue_row import Alike, AnswerRow, CallRow, CatalogueRow, Fate, Key, StreamRow, fates, key_of, row_of_tape
 from .folder import Folder, days_in, tapes_in
 from .store import Filter, StoreError
 from .tape_file import records_of
@@ -89,11 +77,12 @@ class Rows:
         where = f"WHERE {' AND '.join(terms)}" if terms else ""
         return self._select(StreamRow, f"{where} ORDER BY created DESC, stream DESC LIMIT ?", *values, limit)
 
-    def alike(self, key: Key) -> Alike:
-        """Return all calls and results with this key, of very many the latest."""
-        same = f"WHERE (caller, call, name, arguments) = (?, ?, ?, ?) ORDER BY {{}} DESC LIMIT {SAME_CALLS_MAX}"
-        calls = self._select(CallRow, same.format("handed_us"), *key)
-        return calls, self._select(AnswerRow, same.format("arrived_us"), *key)
+    def alike(self, key: Key, *, lost: bool = False) -> Alike:
+        """Return all calls and results with this key, for a lost call with its caller and id; of many the latest."""
+        columns, known = ("caller, call", key[:2]) if lost else ("caller, call, name, arguments", key)
+        same = f"WHERE ({columns}) = ({','.join('?' * len(known))}) ORDER BY {{}} DESC LIMIT {SAME_CALLS_MAX}"
+        calls = self._select(CallRow, same.format("handed_us"), *known)
+        return calls, self._select(AnswerRow, same.format("arrived_us"), *known)
 
     def fates(self, stream: str, now: float) -> dict[str, Fate]:
         """Return what became of the calls of a stream."""
@@ -101,12 +90,7 @@ class Rows:
         linked = self._select(AnswerRow, "WHERE made_by = ?", stream)
         rows: dict[Key, Alike] = {}
         for call in own:
-            if call.state in LOST:
-                same = f"WHERE (caller, call) = (?, ?) LIMIT {SAME_CALLS_MAX}"
-                of_id = call.caller, call.call
-                rows[key_of(call)] = self._select(CallRow, same, *of_id), self._select(AnswerRow, same, *of_id)
-                continue
-            calls, answers = rows[key_of(call)] = self.alike(key_of(call))
+            calls, answers = rows[key_of(call)] = self.alike(key_of(call), lost=not call.arguments)
             calls += [call] if call not in calls else []
             answers += [answer for answer in linked if key_of(answer) == key_of(call) and answer not in answers]
         return fates(own, rows, now)

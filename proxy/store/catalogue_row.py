@@ -27,7 +27,6 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from ..limits import ABANDONED_AFTER_S, DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
 
 __all__ = [
-    "LOST",
     "NO_FATES",
     "Alike",
     "AnswerRow",
@@ -302,8 +301,6 @@ class Fate(NamedTuple):
     duration_ms: int | None = None
 
 
-#: The states of calls that were not handed over; a client that has their parts may run them all the same.
-LOST: Final = (State.DROPPED.value, State.MALFORMED.value)
 NO_FATES: Final[Mapping[str, Fate]] = MappingProxyType({})
 
 
@@ -428,7 +425,7 @@ def fates(
         if not fated[call.call].answered_by and (went_on or late):
             fated[call.call] = Fate(TABLE[State.RUNNING][Trigger.UNANSWERED])
     for call in own:
-        if call.state in LOST and (answer := _answer_to_lost(call, *rows.get(key_of(call), ((), ())))):
+        if call.call not in fated and (answer := _answer_to_lost(call, *rows.get(key_of(call), ((), ())))):
             fated[call.call] = Fate(State(call.state), answer.stream)
     return fated
 

@@ -15,7 +15,6 @@ from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from .catalogue_row import (
-    LOST,
     Alike,
     AnswerRow,
     CatalogueRow,
@@ -132,7 +131,7 @@ class MemoryStore:
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """Return the fates of the calls of a stream that has ended."""
         own = self._tape(stream).rows.calls
-        return fates(own, {key_of(call): self._alike(key_of(call), lost=call.state in LOST) for call in own}, now)
+        return fates(own, {key_of(call): self._alike(key_of(call), lost=not call.arguments) for call in own}, now)
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove tapes that are too old or too many."""

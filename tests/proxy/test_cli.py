@@ -321,7 +321,8 @@ def test_a_stream_of_a_killed_server_is_crashed_and_not_recovered_yet(run: Run, 
     assert (shown["live"], shown["ending"], shown["flags"], shown["damage"]) == (False, "crashed", flags, [])
     said = run("show", killed, "--data", data)
     assert re.search(r"^ending +crashed, not recovered yet *$", said.out, re.MULTILINE)
-    assert "⚠ crashed: look_up (call_7): not completed (crashed); no result seen" in said.out
+    assert "⚠ crashed: look_up (call_7)\n" in said.out
+    assert "not completed (crashed); no result seen" in said.out
     followed = run("follow", killed, "--data", data)
     assert (followed.code, followed.out.splitlines()[-1]) == (FOUND_WRONG, "[crashed] (lost: look_up)")
 
@@ -351,7 +352,8 @@ def test_a_damaged_tape_is_marked_and_nothing_is_claimed_of_its_calls(run: Run, 
     (data / "catalogue.db").unlink()  # it still knows that the call was handed over
     said = run("show", DONE, "--data", data)
     assert said.code == FOUND_WRONG
-    assert "⚠ damaged: look_up (call_7): the tape is damaged here" in said.out
+    assert "⚠ damaged: look_up (call_7)\n" in said.out
+    assert "the tape is damaged here" in said.out
     assert "truncated" not in said.out
     value = run("show", DONE, "--data", data, "--json").value
     assert (value["ending"], value["tools"][0]["state"]) == ("completed", "unknown")
@@ -371,9 +373,9 @@ async def test_show_says_who_ran_a_call_that_was_not_completed(run: Run, tmp_pat
             await store.append(stream, records)
     said = run("show", DONE, "--data", tmp_path / "data").out
     known = f"not completed (truncated); executed by the client (result in stream {CUT[:12]})"
-    assert f"⚠ truncated: look_up (call_7): {known}" in said
+    assert known in said
     said = run("show", LIVE, "--data", tmp_path / "data").out
-    assert "⚠ truncated: look_up (call_8): not completed (truncated); no result seen" in said
+    assert "not completed (truncated); no result seen" in said
     (tool,) = run("show", DONE, "--data", tmp_path / "data", "--json").value["tools"]
     assert (tool["state"], tool["reason"], tool["answered_by"]) == ("dropped", "truncated", CUT)
 

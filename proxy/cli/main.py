@@ -172,13 +172,11 @@ def announcement(url: str, config: "Config") -> str:
 
 def warn_of_missing_keys(config: "Config") -> None:
     """Warn of upstreams that get no key: neither one of their own nor the caller's."""
-    targets = [target for route in config.routes.values() for target in route.targets] if config.keys else []
-    if keyless := ", ".join(dict.fromkeys(target.name for target in targets if target.key is None)):
-        echo(
-            f"wiretape: no key is sent to {keyless}: callers send Wiretape's own, which is not passed on. If one needs "
-            "a key, set key_env next to it (or WIRETAPE_UPSTREAM_KEY_ENV) to the name of the key's variable",
-            err=True,
-        )
+    targets = [target for route in config.routes.values() for target in route.targets if target.key is None]
+    if names := ", ".join(dict.fromkeys(each.name for each in targets if config.keys or not each.caller_key)):
+        why = "callers send Wiretape's own, which is" if config.keys else "the caller's is"
+        cure = "set key_env next to it (or WIRETAPE_UPSTREAM_KEY_ENV) to the name of the key's variable"
+        echo(f"wiretape: no key is sent to {names}: {why} not passed on. If a key is needed, {cure}", err=True)
 
 
 @app.command("demo")
@@ -240,7 +238,7 @@ def _show(
     stream: Annotated[str, _STREAM],
     *,
     events: Annotated[bool, typer.Option("--events", help="Print every event.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Print the bytes that the client got.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the bytes emitted for the client.")] = False,
     tape: Annotated[bool, typer.Option("--tape", help="Print the tape.")] = False,
     data: DataFolder = None,
     config: ConfigFile = None,
@@ -342,7 +340,7 @@ def _doctor(
     config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
-    """Check configuration, storage and upstreams.
+    """Check configuration, storage, every tape and upstreams.
 
     Exits with 1 if it finds a problem. Takes the options of `serve`.
     """

@@ -97,7 +97,8 @@ def test_an_address_that_no_client_can_connect_to_is_not_printed(host: str, show
 
 def test_an_upstream_that_gets_no_key_is_named_with_the_cure(capfd: pytest.CaptureFixture[str]) -> None:
     """With a key of Wiretape's own the caller's is not passed on, so the upstream needs one from us."""
-    for config, warned in ((PLAIN, 0), (replace(PLAIN, keys=(OWN_KEY,)), 1), (routed(key=Secret("k" * 40)), 0)):
+    own, kept = replace(PLAIN, keys=(OWN_KEY,)), routed(caller_key=False)
+    for config, warned in ((PLAIN, 0), (own, 1), (routed(key=Secret("k" * 40)), 0), (kept, 1)):
         warn_of_missing_keys(config)
         said = capfd.readouterr().err
         assert said.count("\n") == warned

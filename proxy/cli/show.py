@@ -111,6 +111,8 @@ def events_of(records: Iterable[Record]) -> Iterator[tuple[int, Event]]:
         times[record.n] = record.t
         emitter.feed(record)
         for event in seen:
+            if isinstance(event, Ended) and "ending" in record.keys:  # of a damaged tape the end knows more
+                event = replace(event, ending=record.keys["ending"])  # noqa: PLW2901
             yield times.get(event.n, record.t), event
         seen.clear()
 

@@ -453,7 +453,7 @@ class Relay:
         self.recording.later(self.recording.record("failed", keys))
         if decision.next is not Next.GIVE_UP:
             return await self._wait(trio.Event(), trio.current_time() + decision.after_s)
-        self.why = failure.message
+        self.why = "" if self.recording.emitter.wire.error else failure.message  # no log has the upstream's words
         if self.delivery.answer is None and next(self.recording.emitter.wire.calls(), None) is None:
             self._gave_up = True
             headers, exhausted = self._upstream.headers, decision.exhausted

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
+from tests.support.chat import text
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Recorder
@@ -268,6 +269,40 @@ def test_text_cannot_control_the_terminal(run: Run, data: Path) -> None:
     for said in (run("ls", "--data", data), run("show", "nasty", "--data", data), run("show", "nasty", "--events")):
         assert "\x1b" not in said.out
         assert "\u202e" not in said.out
+
+
+def test_show_says_why_attempts_failed_and_what_ended_the_stream(run: Run, data: Path) -> None:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": "why", "dialect": "chat", "profile": "strict"})]
+    records.append(recorder.record("request", 0, {"facts": {"stream": True}}))
+    records += recorder.attempt(1, {"number": 1, "upstream": "first"})
+    refused = "no connection to first:80: Connection refused"
+    failed = {"attempt": 1, "ending": "refused", "message": refused, "next": "again", "after_ms": 250}
+    records.append(recorder.record("failed", 2, failed))
+    records += recorder.attempt(3, {"number": 2, "upstream": "first"})
+    records.append(recorder.record("head", 4, {"status": 503}))
+    records.append(recorder.body(5, b'{"error":{"message":"come '))
+    records.append(recorder.body(6, b'back later"}}'))
+    failed = {"attempt": 2, "ending": "upstream_error", "message": "The upstream answered 503.", "next": "give_up"}
+    records.append(recorder.record("failed", 7, failed))
+    records.append(recorder.end(8, {"cause": "status", "ending": "upstream_error", "flags": []}))
+    put(data / DAY, "why", records)
+    said = run("show", "why", "--data", data).out
+    assert f"{refused} (next: again after 0.25 s)" in said
+    assert "The upstream answered 503. (next: give_up)" in said
+    assert '{"error":{"message":"come back later"}}' in said
+    assert "cause      the upstream answered with an error status" in said
+    put(data / DAY, "inband", in_band_error("inband"))
+    said = run("show", "inband", "--data", data).out
+    assert re.search(r"^error +server_error: boom *$", said, re.MULTILINE)
+
+
+def in_band_error(stream: str) -> list[Record]:
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1, "stream": stream, "dialect": "chat", "profile": "strict"})]
+    records += recorder.read(1, text("a"))
+    records += recorder.read(2, b'data: {"error":{"message":"boom","code":"server_error"}}\n\n')
+    return [*records, recorder.end(3, {"cause": "closed", "ending": "upstream_error", "flags": []})]
 
 
 #: ESC, DEL, a C1 control, a bidi override, a zero width space, a tag character.

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from tests.proxy.control_cases import ME
 from tests.proxy.store_cases import CREATED, flat, stream_of
 from tests.support.chat import call, tape, text
-from wiretape.events.emit import Summariser
+from wiretape.events.emit import Emitter, Summariser
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy.api.streams import summary_json
@@ -105,3 +107,24 @@ def test_attempts_list_upstream_status_and_failure() -> None:
     assert said["status"] == 200
     assert said["received"] == {"bytes": len(text("a")), "frames": 1}
     assert said["timing"]["first_frame_us"] == 6
+
+
+@pytest.mark.parametrize("profile", ["strict", "transparent"])
+@pytest.mark.parametrize(("streams", "flags"), [(False, []), (True, ["synthesised"])])
+def test_a_whole_answer_is_synthesised_only_where_a_stream_was_asked_for(
+    profile: str, streams: bool, flags: list[str]
+) -> None:
+    recorder = Recorder()
+    opening = {"format": 1, "stream": "s1", "dialect": "chat", "profile": profile, "settings": {"synthesise": True}}
+    records = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": {"stream": streams}})]
+    records += recorder.attempt(1, {"number": 1, "upstream": "a"})
+    records.append(recorder.record("head", 2, {"status": 200}))
+    records.append(recorder.body(3, b'{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}'))
+    emitter = Emitter()
+    for record in records:
+        emitter.feed(record)
+    assert emitter.ending("eof") == ("completed", tuple(flags))
+    ending = {"cause": "eof", "ending": "completed", "flags": flags}
+    said = summary_of("s1", [*records, recorder.end(4, ending)])
+    assert [warning["code"] for warning in said["warnings"]] == flags
+    assert said["message"]["answers"][0]["text_chars"] == 1

@@ -195,7 +195,7 @@ def summary_view(summary: Mapping[str, Any]) -> RenderableType:
         facts.add_row(name, escaped(value) if isinstance(value, str) else value)
     parts: list[RenderableType] = [facts]
     for warning in summary["warnings"]:
-        calls = ", ".join(f"{call['name'] or 'a tool without a name'} ({call['id']})" for call in warning["calls"])
+        calls = ", ".join(f"{call['name'] or 'a tool'} ({call['id'] or '-'})" for call in warning["calls"])
         parts.append(Text(escaped(f"⚠ {warning['code']}{calls and ': '}{calls}"), style="bold red"))
     if summary["tools"]:
         parts += [Text(), _tools(summary["tools"])]

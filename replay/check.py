@@ -17,7 +17,8 @@ from .matching.json_diff import hidden
 from .redaction.plain_text import unreadable
 from .redaction.redact import findings
 from .redaction.shapes import find
-from .sealed.files import age_of, folder_of, together, with_lf
+from .sealed.files import age_of, contents, folder_of, together, with_lf
+from .sealed.playable import unplayable
 from .sealed.sealed import MARK, Sealed, decode, differs, made_lines, spoilt
 from .sealed.texts import summed
 
@@ -59,11 +60,12 @@ def check_files(
         if not inside:
             found.append(Trouble(path, 0, "empty", "a folder without tapes", wrong=False))
         for file in inside:
-            if not file.is_file():  # a pipe may never answer, a device never end
-                why = "not a regular file" if file.exists() else "no such file"
+            try:
+                data = contents(file)
+            except (OSError, TapeError) as error:
+                why = str(error) if isinstance(error, TapeError) else f"{error.strerror}"
                 found.append(Trouble(file, 0, "unreadable", why))
                 continue
-            data = file.read_bytes()
             found += check(file, data, today, bytes_max=bytes_max, age_days_max=age_days_max)
     return found
 
@@ -81,7 +83,7 @@ def check(
         how = "its lines end in CRLF, as a checkout made them: `*.tape -text` in .gitattributes"
         found.append(Trouble(file, 1, "crlf", how, wrong=False))
     try:
-        data = together(data, lambda name: (folder_of(file) / name).read_bytes())
+        data = together(data, lambda name: contents(folder_of(file) / name))
         sealed = decode(data, verify=False)
     except TapeError as error:
         message = str(error)
@@ -93,6 +95,7 @@ def check(
             Trouble(file, 1, "streams", f"the header states {stated} streams, the file has {len(sealed.streams)}")
         )
     found += _age(file, sealed, today, age_days_max)
+    found += _unplayable(file, sealed.streams, sealed.lines)
     found += _results(file, data, sealed)
     places = [dict(enumerate(lines)) for lines in sealed.lines]
     found += _secrets(file, sealed.streams, places)
@@ -104,8 +107,9 @@ def check(
 def _live(file: Path, data: bytes) -> list[Trouble]:
     if reason := spoilt(data):
         return [Trouble(file, _line_in(reason), "unreadable", reason)]
+    reader = Reader()
     try:
-        records = Reader().feed(data)
+        records = reader.feed(data)
     except TapeError as error:
         return [Trouble(file, 1, "version", str(error))]
     if not records:
@@ -113,7 +117,14 @@ def _live(file: Path, data: bytes) -> list[Trouble]:
     # Records of a tape whose first lines are missing may be numbered beyond its last line.
     lines = [{record.n: min(record.n, data.count(b"\n")) + 1 for record in records}]
     live = Trouble(file, 0, "unsealed", "a live tape, not made for git: seal it with `wiretape seal`")
-    return [live, *_secrets(file, [records], lines)]
+    damage = [Trouble(file, data.count(b"\n", 0, at) + 1, "unreadable", reason) for at, reason in reader.damage]
+    unplayed = _unplayable(file, [records], [[*lines[0].values()]])
+    return [live, *damage, *unplayed, *_secrets(file, [records], lines)]
+
+
+def _unplayable(file: Path, streams: Sequence[Sequence[Record]], lines: Sequence[Sequence[int]]) -> Iterator[Trouble]:
+    """Yield what makes `replay` and the other commands refuse the file."""
+    return (Trouble(file, line, "unplayable", reason) for line, reason in unplayable(streams, lines))
 
 
 def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> Iterator[Trouble]:

@@ -36,6 +36,7 @@ __all__ = [
     "admit",
     "content_type_refusal",
     "credentials",
+    "page_refusal",
     "salt_of",
 ]
 
@@ -129,11 +130,7 @@ def credentials(headers: Iterable[Header]) -> list[bytes]:
 def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers) -> Admission | Refusal:
     """Return the admission of a request (an ASGI scope), or the first reason to refuse it."""
     raw_path, query = scope["raw_path"], scope["query_string"]
-    refused = (
-        _refuse_host(config, headers, scope["http_version"])
-        or _refuse_origin(config, headers)
-        or _refuse_shape(headers, query)
-    )
+    refused = page_refusal(config, headers, scope["http_version"]) or _refuse_shape(headers, query)
     if refused is not None:
         return refused
     if scope["method"] not in METHODS:
@@ -161,6 +158,11 @@ def content_type_refusal(headers: Headers) -> Refusal | None:
     if len(headers.all(b"content-type")) == 1 and headers.media_type() == b"application/json":
         return None
     return Refusal(415, "unsupported_media_type", "Send this request with content-type: application/json.")
+
+
+def page_refusal(config: Config, headers: Headers, http_version: str) -> Refusal | None:
+    """Return the refusal of a request that a browser page could make without a key."""
+    return _refuse_host(config, headers, http_version) or _refuse_origin(config, headers)
 
 
 def _refuse_host(config: Config, headers: Headers, http_version: str) -> Refusal | None:

@@ -15,6 +15,7 @@ from ..key_patterns import CREDENTIAL_HEADERS, MASK
 from ..limits import MASKED_CHARS_MIN
 
 __all__ = [
+    "HOP_BY_HOP",
     "TAPED_ANSWER",
     "TAPED_ANSWER_PREFIXES",
     "TAPED_REQUEST",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 #: Headers of one connection (RFC 9110 7.6.1 and older or other software's).
-_HOP: Final = frozenset(
+HOP_BY_HOP: Final = frozenset(
     {
         b"connection",
         b"expect",
@@ -89,7 +90,7 @@ def to_upstream(
     that are sent as they came.
     """
     headers = headers if isinstance(headers, Headers) else Headers(headers)
-    dropped = {*_HOP, *_NEVER, *_named_by_connection(headers), b"accept-encoding", *stale}
+    dropped = {*HOP_BY_HOP, *_NEVER, *_named_by_connection(headers), b"accept-encoding", *stale}
     if not hermes:
         dropped.add(_HERMES)
     if own_key or target.key is not None or not target.caller_key:
@@ -105,7 +106,7 @@ def to_upstream(
 def to_client(headers: Iterable[Header], *, changed: bool = True) -> list[Header]:
     """Return the response headers for the client, without framing unless the body passes unchanged."""
     headers = headers if isinstance(headers, Headers) else Headers(headers)
-    dropped = {*_HOP, *_NEVER, *_named_by_connection(headers), *(_FRAMING if changed else ())}
+    dropped = {*HOP_BY_HOP, *_NEVER, *_named_by_connection(headers), *(_FRAMING if changed else ())}
     return headers.without(dropped, _NEVER_PREFIXES + _NEVER_TO_CLIENT)
 
 

@@ -35,6 +35,9 @@ def _replay(
     ] = None,
     match: Annotated[Literal["key", "position"], typer.Option(help="Match requests by content or by turn.")] = "key",
     repeat: Annotated[bool, typer.Option("--repeat", help="Let a stream answer more than once.")] = False,
+    all_headers: Annotated[
+        bool, typer.Option("--all-headers", help="Also send recorded cookies and access-control headers.")
+    ] = False,
 ) -> None:
     """Serve recordings in place of their upstream.
 
@@ -58,7 +61,7 @@ def _replay(
             raise FailedError(f"--fault: {error}", BAD_USAGE) from error
         except ValueError:
             raise FailedError(f"--speed is instant, original or a factor such as 10, not {speed}", BAD_USAGE) from None
-        serving = Serving(deck, faults, speed=pace, say=_say)
+        serving = Serving(deck, faults, speed=pace, all_headers=all_headers, say=_say)
         try:
             trio.run(_until_signal, serving, host, port)
         except* OSError as group:

@@ -75,8 +75,6 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
 
     Raise TapeError if a request is missing or cannot be sent again.
     """
-    if not recording.streams:
-        raise TapeError("the tape contains no stream")
     requests = [_recorded_request(records, number) for number, records in enumerate(recording.streams, 1)]
     tapes: list[list[Record]] = []
     ids, lost = CarriedIds(), ""

@@ -11,7 +11,6 @@ from math import inf
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import NO_KEYS, Record
@@ -180,6 +179,8 @@ def _with_length(script: Script) -> Script:
 # -- the script of a recorded stream -----------------------------------------------------------------------------------
 
 _SECOND_US: Final = 1_000_000
+#: They would open the replay to pages of others, or set cookies for this machine.
+_FOR_BROWSERS: Final = (b"access-control-", b"set-cookie")
 #: By `broke`, or by the ending of a failed attempt: how the connection broke.
 _BROKE: Final[Mapping[str, Fault | None]] = MappingProxyType(
     {"closed": None, "truncated": Fault.CUT, "reset": Fault.RESET, "protocol": Fault.GARBAGE}
@@ -242,8 +243,8 @@ def head_of(records: Sequence[Record]) -> Mapping[str, Any]:
     return _keys_of(attempts_of(records)[-1], "head")
 
 
-def script_of(records: Sequence[Record], *, speed: Speed = INSTANT) -> Script:
-    """Return what the upstream sent in the last attempt; raise TapeError if its status cannot be sent."""
+def script_of(records: Sequence[Record], *, speed: Speed = INSTANT, all_headers: bool = True) -> Script:
+    """Return what the upstream sent in the last attempt; `all_headers` includes those that browsers obey."""
     attempt = attempts_of(records)[-1]
     began = attempt[0].t
     head = next((record for record in attempt if record.kind == "head"), None)
@@ -255,8 +256,7 @@ def script_of(records: Sequence[Record], *, speed: Speed = INSTANT) -> Script:
         delay_s = speed.delay(end.t - began) if end is not None and fault is not Fault.STALL else 0.0
         return Script(head_delay_s=delay_s, unanswered=fault)
     status, framing, length = (head.keys.get(name) for name in ("status", "framing", "length"))
-    if type(status) is not int or not 200 <= status <= 999:
-        raise TapeError(f"its head has no status that can be sent: {status!r}")
+    assert isinstance(status, int), "a tape is refused without one"
     fault = _fault(keys)
     steps: list[Step] = []
     last = head.t
@@ -267,6 +267,8 @@ def script_of(records: Sequence[Record], *, speed: Speed = INSTANT) -> Script:
     if fault is not None or delay_s:
         steps.append(Step(delay_s, fault or b""))
     headers = headers_to_send(head.keys)
+    if not all_headers:
+        headers = [header for header in headers if not header[0].lower().startswith(_FOR_BROWSERS)]
     closes, head_delay_s = framing == "close", speed.delay(head.t - began)
     script = Script(status=status, headers=headers, steps=steps, head_delay_s=head_delay_s, closes=closes)
     if framing != "length" or type(length) is not int:

@@ -19,8 +19,10 @@ from typing import Final, Protocol, cast, runtime_checkable
 
 import trio
 
+from wiretape.proxy.config.model import Config
 from wiretape.proxy.config.urls import is_loopback
-from wiretape.proxy.http1 import Dechunker, MalformedError
+from wiretape.proxy.http1 import Dechunker, Headers, MalformedError, format_head
+from wiretape.proxy.security.access import page_refusal
 from wiretape.proxy.server.request_head import HeadReader, Refusal, RequestHead
 
 from .script import Fault, Request, Script
@@ -63,7 +65,7 @@ class Served:
 
 
 class _RefusedError(Exception):
-    """The received bytes are not a request that can be answered. The message quotes none of them."""
+    """The received bytes are not a request that may be answered. The message quotes none of them."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -156,7 +158,8 @@ class Upstream:
     """Serves any number of connections.
 
     `say` gets a line for bytes that are no request, and for our own bugs, which end only their connection; without it,
-    bugs are raised, and `seen` has every request. `ended` gets each finished response.
+    bugs are raised, and `seen` has every request. `ended` gets each finished response. Listening on a `host`, the
+    rules of the proxy for names and browser pages apply.
     """
 
     def __init__(
@@ -165,17 +168,20 @@ class Upstream:
         *,
         say: Callable[[str], None] | None = None,
         ended: Callable[[Served], None] | None = None,
+        host: str = "",
     ) -> None:
         self.seen: list[Served] = []
         self._choose = choose
         self._say = say
         self._ended = ended
+        self._own = Config(data=Path(), host=host) if host else None
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Serve one connection until either side closes it, and close it."""
         reader = _Reader(stream)
         try:
             while (request := await reader.request()) is not None:
+                self._refuse_pages(request)
                 served = Served(request)
                 if self._say is None:  # a server that runs for weeks must not keep its requests
                     self.seen.append(served)
@@ -183,7 +189,7 @@ class Upstream:
                     return
         except _RefusedError as error:
             if self._say is not None:
-                self._say(f"not a request -> {error.status}: {error}")
+                self._say(f"refused -> {error.status}: {error}")
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await _refuse(stream, reader, error)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -195,6 +201,14 @@ class Upstream:
             await _fail(stream, Fault.RESET)
         finally:
             await trio.aclose_forcefully(stream)
+
+    def _refuse_pages(self, request: Request) -> None:
+        """Raise _RefusedError for a request under a foreign name, or by a foreign page."""
+        if self._own is not None:
+            refused = page_refusal(self._own, Headers(request.headers), request.http_version.decode())
+            if refused is not None:
+                why = refused.message.partition(".")[0]
+                raise _RefusedError(refused.status, f"{why}: a replay is for programs on this machine.")
 
     async def _answer(self, stream: trio.abc.Stream, reader: _Reader, served: Served) -> bool:
         """Play the script; return whether the connection persists."""
@@ -276,12 +290,12 @@ async def _fail(stream: trio.abc.Stream, fault: Fault) -> None:
 def _head(script: Script, *, chunked: bool, persists: bool) -> bytes:
     """Return the head; it says that the connection closes if the client asked for that (RFC 9112, 9.6)."""
     phrase = responses.get(script.status, "").encode()  # 529 and 599 have none
-    lines = [b"HTTP/1.1 %d %b" % (script.status, phrase), *(b"%b: %b" % one for one in script.headers)]
+    headers = [*script.headers]
     if chunked:
-        lines.append(b"Transfer-Encoding: chunked")
+        headers.append((b"Transfer-Encoding", b"chunked"))
     if not persists:
-        lines.append(b"Connection: close")
-    return b"\r\n".join([*lines, b"", b""])
+        headers.append((b"Connection", b"close"))
+    return format_head(b"HTTP/1.1 %d %b" % (script.status, phrase), headers)
 
 
 def _persists(request: Request, script: Script) -> bool:
@@ -321,7 +335,7 @@ async def listening(
     host = "127.0.0.1" if host.lower() == "localhost" else host  # else two addresses, each with its own port
     if not is_loopback(host):
         raise OSError(EADDRNOTAVAIL, "a replay listens on loopback alone", host)
-    upstream = Upstream(choose, say=say, ended=ended)
+    upstream = Upstream(choose, say=say, ended=ended, host=host)
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(port, host=host)
         nursery.start_soon(trio.serve_listeners, upstream.serve, listeners)

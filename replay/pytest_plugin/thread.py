@@ -58,7 +58,7 @@ class Thread:
         self._tests: dict[str, Choose] = {}
         #: The open connections, each with the test that it served last.
         self._connections: dict[trio.CancelScope, str] = {}
-        self._upstream = Upstream(self._choose, say=on_stderr)
+        self._upstream = Upstream(self._choose, say=on_stderr, host="127.0.0.1")
         #: Several threads of a test may need the server at once.
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None

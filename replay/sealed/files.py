@@ -6,12 +6,13 @@ Earlier versions could move long lines of a sealed tape to files of their own: `
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from secrets import token_hex
-from stat import S_IMODE
+from stat import S_IMODE, S_ISREG
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core import json_text
@@ -20,12 +21,14 @@ from wiretape.events.core.json_text import ABSENT, dumps
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Reader
 
+from .playable import unplayable
 from .sealed import BLOB, MARK, decode, spoilt
 
 __all__ = [
     "Age",
     "Recording",
     "age_of",
+    "contents",
     "folder_of",
     "lines_of",
     "load",
@@ -36,6 +39,8 @@ __all__ = [
     "write_whole",
 ]
 
+#: Of a tape with its blobs: more than the longest stream, as base64.
+_BYTES_MAX: Final = 512 * 1024 * 1024
 _BLOB_LINE: Final = re.compile(rb'\{"blob":"([0-9a-f]{64})","as":"(data|raw|b64)",("k":.*)\}', re.DOTALL)
 
 
@@ -79,7 +84,18 @@ def load(path: Path, *, verify: bool = True) -> Recording:
 def read(tape: Path) -> bytes:
     """Return the bytes of a tape of any form. Raises OSError, and TapeError for a missing blob."""
     folder = folder_of(tape)
-    return together(tape.read_bytes(), lambda name: (folder / name).read_bytes())
+    return together(contents(tape), lambda name: contents(folder / name))
+
+
+def contents(path: Path) -> bytes:
+    """Return the bytes of a regular file: a pipe may never answer, a device never end. Raises OSError and TapeError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise TapeError("not a regular file")
+        data = file.read(_BYTES_MAX + 1)
+    if len(data) > _BYTES_MAX:
+        raise TapeError(f"longer than {_BYTES_MAX} bytes")
+    return data
 
 
 def parse(data: bytes, *, verify: bool = True) -> Recording:
@@ -95,6 +111,8 @@ def parse(data: bytes, *, verify: bool = True) -> Recording:
                 f"line 1: the header states {stated} streams, and the file has {found}: was it cut short? Record it "
                 f'again, or, if streams were taken out or added by hand, write "streams":{found} there'
             )
+        for line, reason in unplayable(sealed.streams, sealed.lines):
+            raise TapeError(f"line {line}: {reason}")
         return Recording(sealed.header, sealed.streams)
     if reason := spoilt(data):
         raise TapeError(reason)
@@ -105,6 +123,8 @@ def parse(data: bytes, *, verify: bool = True) -> Recording:
         raise TapeError(f"byte {at}: {reason}")
     if not records:
         raise TapeError("no recording: neither a live tape nor a sealed one")
+    for line, reason in unplayable([records], [range(1, len(records) + 1)]):
+        raise TapeError(f"line {line}: {reason}")
     return Recording(NO_KEYS, [records])
 
 
@@ -140,7 +160,12 @@ def together(data: bytes, blob: Callable[[str], bytes]) -> bytes:
     data = with_lf(data)
     if b"\n" + BLOB not in data:
         return data
-    return b"\n".join(_whole(line, number, blob) for number, line in enumerate(data.split(b"\n"), 1))
+    lines, left = data.split(b"\n"), _BYTES_MAX
+    for at, line in enumerate(lines):
+        lines[at] = _whole(line, at + 1, blob)
+        if (left := left - len(lines[at])) < 0:  # many lines may name one blob
+            raise TapeError(f"line {at + 1}: with its blobs the tape is longer than {_BYTES_MAX} bytes")
+    return b"\n".join(lines)
 
 
 def with_lf(data: bytes) -> bytes:
@@ -160,6 +185,8 @@ def _whole(line: bytes, number: int, blob: Callable[[str], bytes]) -> bytes:
         raw = blob(found[1].decode())
     except OSError as error:
         raise TapeError(f"line {number}: cannot read its blob {found[1].decode()} ({error.strerror})") from error
+    except TapeError as error:
+        raise TapeError(f"line {number}: its blob {found[1].decode()} is {error}") from error
     if hashlib.sha256(raw).hexdigest().encode() != found[1]:
         raise TapeError(f"line {number}: its blob {found[1].decode()} was changed")
     return b'{%b,"%b":%b}' % (found[3], found[2], _held(found[2], raw, number))

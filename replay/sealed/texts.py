@@ -336,7 +336,8 @@ def summed(records: Sequence[Record]) -> list[Record]:
 
     Leave tapes alone whose log failed: the upstream sent more than was written.
     """
-    if not records or not _UNTAPED.isdisjoint(as_list(records[-1].keys.get("flags"))):
+    flags = as_list(records[-1].keys.get("flags")) if records else ()
+    if not records or any(flag in flags for flag in _UNTAPED):
         return list(records)
     received = _received(records)
     return [_with_sums(record, received) for record in records]

@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Event
@@ -17,7 +16,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 
 from ..faults.faults import Faults
-from ..matching.match import LOOSELY, MISS_STATUS, NO_RETRY, Deck, How, Miss, Row, Taken, prepare_of, request_of
+from ..matching.match import LOOSELY, NO_RETRY, Deck, How, Miss, Row, Taken, prepare_of, request_of
 from ..playback.script import (
     INSTANT,
     Request,
@@ -149,11 +148,8 @@ class Outcome:
 
 
 def load_deck(paths: Sequence[Path], how: How, *, repeat: bool = False) -> Deck:
-    """Return the streams of these files. Raise TapeError if one of them contains none."""
+    """Return the streams of these files. Raise TapeError if one of them cannot be played."""
     named = [(str(path), load(path)) for path in paths]
-    for name, recording in named:
-        if not recording.streams:
-            raise TapeError(f"{name}: it contains no stream")
     record = f"wiretape record --upstream URL -o {paths[0]} -- COMMAND"
     return deck_of(named, how, repeat=repeat, record=record)
 
@@ -210,6 +206,7 @@ class Serving:
         faults: Faults,
         *,
         speed: Speed = INSTANT,
+        all_headers: bool = False,
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.deck = deck
@@ -226,23 +223,22 @@ class Serving:
         self.loose: list[str] = []
         #: Some response differed from the recorded one, so the client may have taken another path.
         self.changed = False
-        #: The first unplayable stream or internal error: nothing else can be trusted then.
+        #: The first internal error: nothing else can be trusted then.
         self.broken: Exception | None = None
         self._speed = speed
+        self._all_headers = all_headers
         self._say = say
         self._log: list[tuple[Sent, Taken | None, Outcome | None]] = []
         self._lock = Lock()
 
     def choose(self, request: Request) -> Script:
-        """Return the response. A tape that cannot be played, and our own bugs, end one response and not the server."""
+        """Return the response. Our own bugs end one response and not the server."""
         with self._lock:
             self.requests += 1
             try:
                 answer = self._take(request)
-            except WiretapeError as error:
-                return self._failed(request, error, MISS_STATUS, "not_playable", str(error))
             except Exception as error:  # noqa: BLE001 - see above
-                return self._failed(request, error, INTERNAL_SERVER_ERROR, "internal", place_of_fault(error))
+                return self._failed(request, error)
             if isinstance(answer, Miss):
                 line = f"miss: {'; '.join(each.strip() for each in answer.lines())}"
             else:
@@ -255,7 +251,7 @@ class Serving:
         taken = self.deck.take(request)
         if isinstance(taken, Miss):
             return taken
-        recorded = script_of(taken.records, speed=self._speed)
+        recorded = script_of(taken.records, speed=self._speed, all_headers=self._all_headers)
         faulty, answered = self.faults.over(recorded, taken.place)
         if not answered:
             self.deck.broke(request, taken)
@@ -266,11 +262,13 @@ class Serving:
             recorded=faulty == recorded,
         )
 
-    def _failed(self, request: Request, error: Exception, status: int, code: str, message: str) -> Script:
+    def _failed(self, request: Request, error: Exception) -> Script:
         self.missed += 1
         self.broken = self.broken or error
-        self._note(request, None, f"{'cannot be played' if code == 'not_playable' else 'internal error'}: {message}")
-        script = json_answer(dumps({"error": {"message": message, "type": "wiretape_error", "code": code}}), status)
+        message = place_of_fault(error)
+        self._note(request, None, f"internal error: {message}")
+        body = dumps({"error": {"message": message, "type": "wiretape_error", "code": "internal"}})
+        script = json_answer(body, INTERNAL_SERVER_ERROR)
         return replace(script, headers=[*script.headers, NO_RETRY])
 
     def _note(self, request: Request, answer: _Answer | Miss | None, line: str) -> None:

@@ -41,7 +41,10 @@ def found(data: bytes, **how: int) -> list[str]:
 def ended(ending: str) -> bytes:
     """A stream that ended so; with no word, one that still ran."""
     recorder = Recorder()
-    records: list[Record] = [recorder.record("open", 0, {"format": 1, "dialect": "", "created": 1_800_000_000})]
+    records: list[Record] = [
+        recorder.record("open", 0, {"format": 1, "dialect": "", "created": 1_800_000_000}),
+        recorder.record("request", 0, {"method": "GET", "path": "/x"}),
+    ]
     if ending:
         records.append(recorder.end(1, {"cause": ending, "ending": ending, "flags": []}))
     return seal([records])
@@ -72,11 +75,11 @@ _FOUND: Final[dict[str, tuple[Callable[[], bytes], list[str]]]] = {
     "a merge conflict in the header": (lambda: b"<<<<<<< HEAD\n" + GOOD, ["1 unreadable"]),
     "a byte order mark": (lambda: b"\xef\xbb\xbf" + GOOD, ["1 unreadable"]),
     "more streams than there are": (lambda: GOOD.replace(b'"streams":1', b'"streams":3'), ["1 streams"]),
-    "a header alone": (lambda: GOOD.partition(b"\n")[0] + b"\n", ["1 streams"]),
+    "a header alone": (lambda: GOOD.partition(b"\n")[0] + b"\n", ["1 streams", "1 unplayable"]),
     "without clock": (lambda: GOOD.replace(b'{"k":"clock"', b'{"k":"cl"'), ["2 unreadable"]),
     "edited": (lambda: GOOD.replace("Grüße".encode(), b"Gruesse", 1), ["13 sums", "14 fold"]),
-    "client gone": (lambda: ended("client_gone"), ["4 ending note"]),
-    "still running": (lambda: ended(""), ["2 unfinished note"]),
+    "client gone": (lambda: ended("client_gone"), ["5 ending note"]),
+    "still running": (lambda: ended(""), ["4 unfinished note"]),
     "a secret": (with_secret, ["4 secret"]),
 }
 
@@ -110,7 +113,8 @@ def test_size_and_age() -> None:
     assert found(GOOD, age_days_max=4) == ["1 age"]
     aging = seal([Reader().feed(TAPES["text"])], Rules(max_age_days=4))
     assert found(aging) == found(aging, age_days_max=9) == ["1 age"]
-    assert found(seal([[Record(0, 0, "open", {"format": 1})]]), age_days_max=9) == ["1 age", "2 unfinished note"]
+    undated = [Record(0, 0, "open", {"format": 1}), Record(1, 0, "request", {"method": "GET", "path": "/x"})]
+    assert found(seal([undated]), age_days_max=9) == ["1 age", "4 unfinished note"]
 
 
 def test_exit_codes(tmp_path: Path) -> None:

@@ -19,13 +19,14 @@ from wiretape.replay.redaction.redact import findings, unmatched
 from wiretape.replay.redaction.user_rules import Redaction
 from wiretape.replay.seal import EXACT, Rules, seal
 from wiretape.replay.sealed.files import parse
+from wiretape.replay.sealed.sealed import decode
 
 STRICT: Final = Rules(redaction=Redaction(paths=("messages[*].content",), prompts=True))
 
 
 def again(data: bytes, rules: Rules | None = None) -> bytes:
     """A sealed tape sealed once more."""
-    found = parse(data)
+    found = decode(data)
     return seal(found.streams, rules, headers=[found.header])
 
 
@@ -37,7 +38,7 @@ def test_any_recording_can_be_sealed_and_sealed_again(streams: list[list[Record]
     sealed = seal(streams)
     assert seal(streams) == sealed
     assert again(sealed) == sealed
-    assert seal(parse(seal(streams, EXACT)).streams) == sealed
+    assert seal(decode(seal(streams, EXACT)).streams) == sealed
     if unmatched(streams, STRICT.redaction):
         with pytest.raises(TapeError, match="Nothing matches"):
             again(sealed, STRICT)

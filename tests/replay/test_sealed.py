@@ -230,6 +230,8 @@ def test_file_cut_after_a_stream_is_refused(left: int, why: str, verify: bool) -
         return
     with pytest.raises(TapeError, match=why):
         files.parse(data, verify=verify)
+    if not left:
+        return  # without a stream there is nothing to play
     for by_hand in (data.replace(b'"streams":2', b'"streams":%d' % left), data.replace(b',"streams":2', b"")):
         assert len(files.parse(by_hand, verify=verify).streams) == left
 

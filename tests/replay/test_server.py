@@ -13,9 +13,9 @@ from trio.testing import MockClock, memory_stream_pair
 from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
 from wiretape.replay.playback.server import Served, Upstream, listening
 
-GET = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+GET = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
 
 
 def always(script: Script) -> Upstream:
@@ -149,7 +149,7 @@ async def test_invalid_requests_are_refused_with_a_line(case: str, autojump_cloc
     head, _, body = (await said_by(upstream, sent)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert head.endswith(b"Connection: close")
-    assert (len(lines), lines[0].startswith(f"not a request -> {status}: {why}")) == (1, True), lines
+    assert (len(lines), lines[0].startswith(f"refused -> {status}: {why}")) == (1, True), lines
     assert body.decode() == f"wiretape: {lines[0].partition(': ')[2]}\n"
     assert b"sk-" not in body
     assert upstream.seen == []
@@ -171,7 +171,7 @@ def test_any_bytes_are_answered_or_refused(sent: bytes, at: int) -> None:
         assert not said or said.startswith(b"HTTP/1.1 ")
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert [line for line in lines if not line.startswith("not a request -> ")] == []
+    assert [line for line in lines if not line.startswith("refused -> ")] == []
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -227,7 +227,7 @@ async def test_an_internal_error_resets_only_its_connection() -> None:
                 await _heard(url, GET.replace(b"models", path))
     assert found[0].endswith(b"0\r\n\r\n")
     assert [re.sub(r"\d+", "N", line) for line in lines] == [
-        "internal error, TypeError in server.py line N: the connection is reset",
+        "internal error, TypeError in httpN.py line N: the connection is reset",
         "internal error, AssertionError in test_server.py line N: the connection is reset",
     ]
 

@@ -36,7 +36,7 @@ class Table:
 
 
 def unplayable(records: Sequence[Record]) -> list[Record]:
-    return [each._replace(keys={**each.keys, "status": 7}) if each.kind == "head" else each for each in records]
+    return [each._replace(keys={**each.keys, "status": None}) if each.kind == "head" else each for each in records]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def tape(tmp_path: Path) -> Path:
 
 def test_a_tape_without_streams_is_an_error(tmp_path: Path) -> None:
     (path := tmp_path / "a.tape").write_bytes(encode({}, []))
-    with pytest.raises(TapeError, match=f"{path}: it contains no stream"):
+    with pytest.raises(TapeError, match=f"{path}: line 1: the tape contains no stream"):
         load_deck([path], "key")
 
 
@@ -164,5 +164,5 @@ def test_an_unplayable_stream_is_kept_and_shifts_no_line() -> None:
     served = serving(streams=[unplayable(STREAMS[0]), STREAMS[1]])
     served.choose(request("hi"))
     served.choose(request("more"))
-    assert "status" in str(served.broken)
+    assert isinstance(served.broken, AssertionError), "loading a tape refuses it before"
     assert [line.rpartition("-> ")[2] for line in served.lines] == ["no recorded response", "stream 2, completed"]

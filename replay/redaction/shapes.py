@@ -237,7 +237,7 @@ _HARMLESS: Final = (
 )
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
-_FILE: Final = re.compile(r"[^\s]*/[^\s]*\.[A-Za-z0-9]{2,5}")
+_FILE: Final = re.compile(r"(?=\S*/)\S*\.[A-Za-z0-9]{2,5}")
 _DIRECTORY: Final = re.compile(r"(?:~?/|~$|[A-Za-z]:[\\/]|\.\.?(?:/|$)).*", re.DOTALL)
 _PLAIN_WORD: Final = re.compile(r"[a-z]+")
 #: A passphrase, as opposed to a sentence about one.

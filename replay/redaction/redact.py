@@ -6,7 +6,7 @@ ids and hashes are never touched. Headers pass an allow-list.
 
 import hashlib
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
@@ -217,8 +217,10 @@ class _Known:
         if name in _PROTOCOL:
             return
         ours = [match.span() for match in PLACEHOLDER.finditer(text)]
+        ends = [last for _, last in ours]
         for match in here.finditer(text) if here else ():
-            if not any(first < match.end() and match.start() < last for first, last in ours):
+            at = bisect_right(ends, match.start())
+            if at == len(ours) or match.end() <= ours[at][0]:
                 yield Hit(*match.span(), self._all[match[0]], match[0])
         if (hit := self._incomplete(text)) is not None:
             yield hit._replace(vendor="secret") if request else hit

@@ -10,7 +10,8 @@ import base64
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -21,7 +22,7 @@ __all__ = [
     "BEFORE",
     "CLOSERS",
     "PLACEHOLDER",
-    "TABLE",
+    "ROWS",
     "Hit",
     "Leaf",
     "find",
@@ -54,49 +55,56 @@ _WORD: Final = "[A-Za-z0-9]"
 _DASHED: Final = "[A-Za-z0-9_-]"
 _PEM_HEADERS: Final = r"(?:\s{0,16}(?:\\[rn])?[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}"
 
-#: Vendor, how its keys begin (no regular expression group may be named), and how they go on. Earlier rows win.
-TABLE: Final[tuple[tuple[str, str, str], ...]] = (
-    ("anthropic", r"sk-ant-(?:[a-z]{2,8}\d\d-)?", rf"{_DASHED}{{16,}}"),
-    ("openrouter", r"sk-or-(?:v\d-)?", rf"{_DASHED}{{16,}}"),
+#: By how keys go on, their vendors and how their keys begin (no regular expression group may be named).
+_BEGUN: Final[Mapping[str, Mapping[str, str]]] = {
+    rf"{_DASHED}{{16,}}": {
+        "anthropic": r"sk-ant-(?:[a-z]{2,8}\d\d-)?", "openrouter": r"sk-or-(?:v\d-)?", "pypi": r"pypi-AgE",
+        "openai": r"sk-(?:proj|svcacct|admin|None)-", "newrelic": r"NR(?:AK|II|JS|IQ|RA|SP)-",
+    },
+    rf"{_DASHED}{{20,}}": {
+        "google": r"ya29\.|GOCSPX-", "github": r"github_pat_", "gitlab": r"gl(?:pat|dt|rt|ptt|cbt|ft|oas)-",
+        "nvidia": r"nvapi-", "together": r"tgp_v1_", "tavily": r"tvly-(?:dev-|prod-)?", "pinecone": r"pcsk_",
+        "supabase": r"sb_secret_|sb[ps]_", "vault": r"hv[sb]\.", "docker": r"dckr_pat_", "square": r"sq0[a-z]{3}-",
+        "wandb": r"wandb_v1_", "buildkite": r"bk(?:ua|ct|pt|aj|at)_",
+    },
+    rf"{_DASHED}{{30,}}": {"google": r"AIza|1//0", "figma": r"figd_"},
+    rf"{_WORD}{{20,}}": {
+        "github": r"gh[pousr]_", "groq": r"gsk_", "perplexity": r"pplx-", "vercel": r"vc[kpi]_",
+        "linear": r"lin_(?:api|oauth)_",
+    },
+    rf"{_WORD}{{30,}}": {"notion": r"ntn_", "netlify": r"nf[bcopu]_", "prefect": r"pn[bu]_", "runpod": r"rpa_"},
+    r"[0-9a-fA-F]{32,}": {
+        "digitalocean": r"do[opr]_v1_", "shopify": r"shp(?:at|ca|pa|ss)_", "pulumi": r"pul-", "rubygems": r"rubygems_",
+        "e2b": r"(?:sk_)?e2b_",
+    },
+    r"[A-Za-z0-9+/_=.-]{20,}(?<!\.)": {
+        "aws": r"bedrock-api-key-", "stripe": r"whsec_", "atlassian": r"ATATT3", "planetscale": r"pscale_[a-z]{2,5}_",
+        "sentry": r"sntry[su]_", "1password": r"ops_eyJ", "fly": r"fo1_|fm[12][ar]?_",
+    },
+    r"[A-Za-z0-9%-]{10,}": {"slack": r"xox[abcdeoprs]-|xapp-\d-"},
+}  # fmt: skip
+#: Vendor, how its keys begin, and how they go on. Earlier rows win.
+_TABLE: Final[tuple[tuple[str, str, str], ...]] = (
+    *((vendor, begins, goes_on) for goes_on, some in _BEGUN.items() for vendor, begins in some.items()),
     ("langfuse", r"[sp]k-lf-", r"[0-9a-f-]{36}"),
-    ("openai", r"sk-(?:proj|svcacct|admin|None)-", rf"{_DASHED}{{16,}}"),
-    ("google", r"AIza", rf"{_DASHED}{{30,}}"),
-    ("google", r"ya29\.|GOCSPX-", rf"{_DASHED}{{20,}}"),
     ("google", r"AQ\.", rf"{_DASHED}{{40,}}"),
-    ("google", r"1//0", rf"{_DASHED}{{30,}}"),
     ("aws", r"A[KSB]IA|ACCA", r"[0-9A-Z]{16}(?![0-9A-Za-z])"),
     ("aws", r"ABSK", r"[A-Za-z0-9+/]{60,}={0,2}"),
-    ("aws", r"bedrock-api-key-", r"[A-Za-z0-9+/]{20,}={0,2}"),
-    ("github", r"gh[pousr]_", rf"{_WORD}{{20,}}"),
-    ("github", r"github_pat_", r"\w{20,}"),
-    ("gitlab", r"gl(?:pat|dt|rt|ptt|cbt|ft|oas)-", rf"{_DASHED}{{20,}}"),
-    ("slack", r"xox[abcdeoprs]-", r"[A-Za-z0-9%-]{10,}"),
-    ("slack", r"xapp-\d-", r"[A-Za-z0-9-]{10,}"),
     ("slack", r"hooks\.slack\.com/services/", r"[A-Za-z0-9/]{20,}"),
     ("stripe", r"[rs]k_(?:live|test)_", rf"{_WORD}{{10,}}"),
-    ("stripe", r"whsec_", r"[A-Za-z0-9+/]{20,}={0,2}"),
-    ("groq", r"gsk_", rf"{_WORD}{{20,}}"),
-    ("perplexity", r"pplx-", rf"{_WORD}{{20,}}"),
-    ("nvidia", r"nvapi-", rf"{_DASHED}{{20,}}"),
-    ("together", r"tgp_v1_", rf"{_DASHED}{{20,}}"),
-    ("tavily", r"tvly-(?:dev-|prod-)?", r"[A-Za-z0-9-]{20,}"),
     ("langsmith", r"lsv2_(?:pt|sk)_", r"[0-9a-f]{20,}[0-9a-f_]*"),
-    ("pinecone", r"pcsk_", r"\w{20,}"),
-    ("pypi", r"pypi-AgE", rf"{_DASHED}{{16,}}"),
     ("databricks", r"dapi(?=[0-9a-f])", r"[0-9a-f]{32}(?:-\d)?"),
-    ("digitalocean", r"do[opr]_v1_", r"[0-9a-f]{64}"),
-    ("shopify", r"shp(?:at|ca|pa|ss)_", r"[0-9a-fA-F]{32}"),
-    ("atlassian", r"ATATT3", r"[A-Za-z0-9_=-]{20,}"),
-    ("supabase", r"sb_secret_|sb[ps]_", rf"{_DASHED}{{20,}}"),
-    ("vercel", r"vc[kpi]_", rf"{_WORD}{{20,}}"),
-    ("linear", r"lin_(?:api|oauth)_", rf"{_WORD}{{20,}}"),
-    ("notion", r"ntn_", rf"{_WORD}{{30,}}"),
-    ("vault", r"hv[sb]\.", rf"{_DASHED}{{20,}}"),
     ("grafana", r"glsa_", r"[A-Za-z0-9]{32}_[0-9a-f]{8}"),
-    ("docker", r"dckr_pat_", rf"{_DASHED}{{20,}}"),
-    ("figma", r"figd_", rf"{_DASHED}{{30,}}"),
     ("postman", r"PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
     ("age", r"AGE-SECRET-KEY-1", r"[0-9A-Z]{30,}"),
+    ("hubspot", r"pat-(?:na|eu|ap)\d-", r"[0-9a-f]{8}-[0-9a-f-]{27}"),
+    ("1password", r"A3-[A-Z0-9]{6}-", r"[A-Z0-9]{5,6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}"),
+    ("brevo", r"x(?:key|smtp)sib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    ("doppler", r"dp\.(?:pt|st|ct|sa|scim|audit)\.", r"(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}"),
+    ("dynatrace", r"dt0[a-z]\d\d\.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    ("mapbox", r"[pst]k\.eyJ", rf"{_DASHED}{{20,}}\.{_DASHED}{{20,}}"),
+    ("circleci", r"CCI(?:PAT|PRJ)_", rf"{_WORD}{{20,}}_[0-9a-f]{{40}}"),
+    ("paseto", r"v[1-4]\.(?:local|public)\.", rf"{_DASHED}{{32,}}(?:\.{_DASHED}+)?"),
 )
 #: The same for beginnings that words and names in programs share: `hf_hub_download`, `npm_config_registry`.
 _WORDY: Final[tuple[tuple[str, str, str], ...]] = (
@@ -113,36 +121,45 @@ _WORDY: Final[tuple[tuple[str, str, str], ...]] = (
     ("openai", r"sk-", rf"{_MIXED_CASE}{_DASHED}{{20,}}"),
     ("openai", r"sk-(?:[a-z0-9]{1,12}-){0,3}", rf"{_DIGIT}{_WORD}{{20,}}{_DASHED}*"),
 )
-#: Keys whose beginning does not distinguish them from other text while they are incomplete.
+#: Vendor, what is in every text with such a key, and keys whose beginning does not distinguish them while they are
+#: incomplete.
 _WHOLE: Final[tuple[tuple[str, str, str], ...]] = (
-    ("openai", "", r"sess-(?![0-9a-f]{30,}(?![A-Za-z0-9]))[A-Za-z0-9]{30,}"),
-    ("firecrawl", "", r"fc-[0-9a-f]{32}"),
-    ("sendgrid", "", rf"SG\.{_DASHED}{{16,}}\.{_DASHED}{{16,}}"),
-    ("mailgun", "", r"key-[0-9a-f]{32}"),
-    ("twilio", "", r"SK[0-9a-f]{32}"),
-    ("telegram", "", rf"\d{{8,10}}:AA{_DASHED}{{30,}}"),
-    ("voyage", "", rf"pa-(?=[a-z0-9_-]{{0,43}}[A-Z])(?=[A-Za-z_-]{{0,43}}[0-9]){_DASHED}{{43}}(?!{_DASHED})"),
-    ("azure", "", rf"{_WORD}{{52}}JQQJ9[9DH]{_WORD}[A-L]{_WORD}{{16}}[A-Za-z]{_WORD}{{7}}(?:{_WORD}{{2}}==)?"),
-    ("azure", "", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
-    ("discord", "", (rf"[MNO](?=[A-Za-z_-]{{0,26}}[0-9]){_DASHED}{{22,27}}\.{_DASHED}{{6}}\.(?=[A-Za-z_-]{{0,37}}[0-9])"
-     rf"(?=[a-z0-9_-]{{0,37}}[A-Z]){_DASHED}{{27,38}}(?!{_DASHED})")),
-    ("discord", "", rf"mfa\.{_DASHED}{{80,}}|discord(?:app)?\.com/api/webhooks/\d{{15,20}}/{_DASHED}{{60,}}"),
+    ("openai", "sess-", r"sess-(?![0-9a-f]{30,}(?![A-Za-z0-9]))[A-Za-z0-9]{30,}"),
+    ("firecrawl", "fc-", r"fc-[0-9a-f]{32}"),
+    ("sendgrid", r"SG\.", rf"SG\.{_DASHED}{{16,}}\.{_DASHED}{{16,}}"),
+    ("mailgun", "key-", r"key-[0-9a-f]{32}"),
+    ("twilio", "SK", r"SK[0-9a-f]{32}"),
+    ("telegram", ":AA", rf"\d{{8,10}}:AA{_DASHED}{{30,}}"),
+    ("voyage", "pa-", rf"pa-(?=[a-z0-9_-]{{0,43}}[A-Z])(?=[A-Za-z_-]{{0,43}}[0-9]){_DASHED}{{43}}(?!{_DASHED})"),
+    ("azure", "JQQJ9", rf"{_WORD}{{52}}JQQJ9[9DH]{_WORD}[A-L]{_WORD}{{16}}[A-Za-z]{_WORD}{{7}}(?:{_WORD}{{2}}==)?"),
+    ("azure", r"\dQ~", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
+    ("discord", r"\.[A-Za-z0-9_-]{6}\.", (rf"[MNO](?=[A-Za-z_-]{{0,26}}[0-9]){_DASHED}{{22,27}}\.{_DASHED}{{6}}\."
+     rf"(?=[A-Za-z_-]{{0,37}}[0-9])(?=[a-z0-9_-]{{0,37}}[A-Z]){_DASHED}{{27,38}}(?!{_DASHED})")),
+    ("discord", "mfa", rf"mfa\.{_DASHED}{{80,}}"),
+    ("discord", "webhooks/", rf"discord(?:app)?\.com/api/webhooks/\d{{15,20}}/{_DASHED}{{60,}}"),
+    ("newrelic", "NRAL", r"[0-9a-z]{36}NRAL(?![0-9A-Za-z])"),
+    ("airtable", r"pat\w{14}\.", rf"pat{_WORD}{{14}}\.[0-9a-f]{{64}}"),
+    ("square", "EAAA", rf"EAAA(?=[A-Za-z_-]{{0,60}}[0-9]){_DASHED}{{60}}(?!{_DASHED})"),
+    ("terraform", "atlasv1", rf"{_WORD}{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,}}"),
+    ("aws", "Signature=", r"(?<=Signature=)[0-9a-f]{64}"),
     # A long run is scanned once: a token begins where no such run goes on.
-    ("jwt", "", rf"(?<![_-])eyJ{_DASHED}{{8,8192}}+\.eyJ{_DASHED}{{8,}}+(?:\.{_DASHED}*)?"),
+    ("jwe", "eyJ", rf"(?<![_-])eyJ{_DASHED}{{8,8192}}+\.{_DASHED}{{0,999}}+(?:\.{_DASHED}{{8,}}+){{3}}"),
+    ("jwt", "eyJ", rf"(?<![_-])eyJ{_DASHED}{{8,8192}}+\.eyJ{_DASHED}{{8,}}+(?:\.{_DASHED}*)?"),
     # With key material, since prose names these lines too.
-    ("pem", "", (r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+    ("pem", "BEGIN", (r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
      rf"(?={_PEM_HEADERS}[^A-Za-z0-9+/=`.]{{0,64}}[A-Za-z0-9+/=]{{16}})"
      r"(?:(?:[^-]|-(?!----)){1,20000}-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
      r"|(?:\s*[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}[A-Za-z0-9+/=\s]{16,})")),
 )  # fmt: skip
-_ROWS: Final = (*TABLE, *_WORDY, *_WHOLE)
+#: Every shape: vendor, beginning, rest.
+ROWS: Final = (*_TABLE, *_WORDY, *((vendor, "", shape) for vendor, _, shape in _WHOLE))
 
 #: No part of a word comes before a key, except an escape, a bot's path segment, or a terminal colour.
 _COLOURS: Final = "|".join(
     rf"(?<=\x1b\[{codes}m)" for codes in (r"\d", r"\d\d", r"\d;\d\d", r"\d\d;\d", r"\d\d;\d;\d\d", r"\d\d;\d;\d\d\d")
 )
 BEFORE: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
-_ANY: Final = "|".join(f"(?P<_{at}>(?:{begins})(?:{goes_on}))" for at, (_, begins, goes_on) in enumerate(_ROWS))
+_ANY: Final = "|".join(f"(?P<_{at}>(?:{begins})(?:{goes_on}))" for at, (_, begins, goes_on) in enumerate(ROWS))
 _KEY: Final = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=m)(?:{_COLOURS})|(?<=/bot))(?:{_ANY})")
 #: A key of this length directly after a letter is still a key, where base64 was decoded without knowing its format.
 _GLUED: Final = re.compile(rf"(?=.{{30}})(?:{_ANY})", re.DOTALL)
@@ -150,7 +167,7 @@ _GLUED: Final = re.compile(rf"(?=.{{30}})(?:{_ANY})", re.DOTALL)
 #: The part that all keys of a kind share, such as the header of a token or the first line of a private key.
 _BEGINNING: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----\s*|eyJ[A-Za-z0-9_-]*(?:\.(?:eyJ)?)?|\d{8,10}:AA|"
-    + "|".join(begins for _, begins, _ in (*TABLE, *_WORDY))
+    + "|".join(begins for _, begins, _ in (*_TABLE, *_WORDY))
 )
 #: What closes the string, sentence or program in which a key was cut.
 CLOSERS: Final = " \t\r\n\"'`\\)]}>,.;…"
@@ -159,9 +176,8 @@ _OWN_CHARS: Final = 4
 
 #: No secret is in a text without one of these, except in escapes or base64.
 _WORTH_A_LOOK: Final = re.compile(
-    "|".join(begins for _, begins, _ in (*TABLE, *_WORDY))
-    + r"|sess-|fc-|SG\.|key-|SK|:AA|pa-|JQQJ9|\dQ~|mfa\.|\.[A-Za-z0-9_-]{6}\.|webhooks/|eyJ|BEGIN|://"
-    + r"|(?i:bearer|basic|key|secret|token|pass|pwd|_pat=|auth|credential|cookie|sig)"
+    "|".join(begins for _, begins, _ in (*_TABLE, *_WORDY, *_WHOLE))
+    + r"|://|:(?:\d{4,5}|\*):[A-Za-z_*]|(?i:bearer|basic|key|secret|token|pass|pwd|_pat=|auth|credential|cookie|sig|code)"
 )
 #: Base64 as one word, as a segment of a path, and in lines.
 _BASE64: Final = (
@@ -194,7 +210,7 @@ Leaf = Callable[[str, str], Iterable[Hit]]
 
 _SURE_NAME: Final = re.compile(
     r"(?:password|passwd|passphrase|secret|secretkey|secretaccesskey|clientsecret|apikey|apitoken|accesstoken"
-    r"|refreshtoken|authtoken|bearertoken|sessiontoken|securitytoken|idtoken|privatekey|accountkey|subscriptionkey"
+    r"|refreshtoken|authtoken|codeverifier|bearertoken|sessiontoken|securitytoken|idtoken|privatekey|accountkey|subscriptionkey"
     r"|authorization|credentials|connectionstring|xapikey|proxyauthorization|cookie|setcookie)$"
 )
 _LIKELY_NAME: Final = re.compile(
@@ -379,6 +395,14 @@ _FIXED: Final = (
         r"[?&;](?i:key|api[-_]?key|(?:access_|auth_)?token|sig|(?:x-amz-|x-goog-)?signature|x-amz-security-token"
         r"|password|secret)=(?P<value>[^&;\s\"'#<>]{8,})"
     ),
+    re.compile(  # OAuth
+        r"(?<![A-Za-z0-9_.-])(?i:code(?:_verifier)?)=(?=[A-Za-z._~%/-]{0,99}\d)(?=[\d._~%/-]{0,99}[A-Za-z])"
+        r"(?P<value>[A-Za-z0-9._~%/-]{16,512}+)(?=[&\s\"'#\\]|\Z)"
+    ),
+    re.compile(  # .pgpass
+        rf"(?m:^)[\w.*-]{{1,255}}:(?:\d{{4,5}}|\*):[A-Za-z_*][\w-]{{0,62}}:[A-Za-z_][\w-]{{0,62}}:"
+        rf"{_MIXED}(?P<value>[^\s:\"'\\]{{6,256}}+)(?=[\s\"'\\]|\Z)"
+    ),
     # The password of a URL, also with characters that should have been escaped, unless a port follows the colon.
     re.compile(
         r"[A-Za-z][A-Za-z0-9+.-]{1,20}://(?:[^\s:/?#@\"'\[\]<>]*:([^\s/?#@\"'<>\[\]]{3,}(?:@[^\s/?#@\"'<>\[\]]{0,256}){0,8})"
@@ -462,7 +486,7 @@ def _hit(match: re.Match[str], group: int, vendor: str) -> Hit:
 def keys(text: str, *, glued: bool = False) -> Iterator[Hit]:
     """Yield the keys of vendors; `glued` ones may follow a letter."""
     for match in (_GLUED if glued else _KEY).finditer(text):
-        yield Hit(*match.span(), _ROWS[int((match.lastgroup or "_0")[1:])][0], match[0])
+        yield Hit(*match.span(), ROWS[int((match.lastgroup or "_0")[1:])][0], match[0])
 
 
 def is_telling(begun: str) -> bool:
@@ -621,7 +645,8 @@ def _hits_in_escapes(text: str) -> list[Hit]:
         known, hits = hits, [*hits]
         for hit in inner:
             start, end = places[hit.start], places[hit.end]
-            around = next((each for each in known if each.start <= start < each.end), None)
+            at = bisect_right(known, start, key=lambda each: each.start)
+            around = known[at - 1] if at and start < known[at - 1].end else None
             if around is None or (around.end < end and around.start not in closed):
                 hits.append(hit._replace(start=start, end=end))
                 closed |= {start} if _is_quoted(plain, hit) else set()

@@ -1,12 +1,14 @@
 """How the search for secrets grows with a text that repeats one piece: `python -m tests.bench.search_growth`
 
-Prints each piece for which four times the text takes more than eight times the CPU time, and fails on any.
+Prints each piece for which four times the text takes more than eight times the CPU time, and each for which twice the
+text takes a pattern more than 2.2 times the steps, and fails on any.
 """
 
 import time
 from typing import Final
 
 from tests.replay.canaries import CANARIES
+from tests.replay.test_search_growth import patterns, steps_of
 from wiretape.replay.redaction.shapes import find
 
 _PIECES: Final = (
@@ -43,6 +45,11 @@ def _main() -> None:
         for piece in (*_PIECES, *beginnings)
         if not (grows_evenly(piece) and grows_evenly(piece, "password sk-", "!"))
     ]
+    for name, pattern in patterns().items():
+        for piece in _PIECES:
+            small, large = (steps_of(name, pattern, (piece * size)[:size]) for size in (500, 1_000))
+            if large > 2.2 * small + 100:
+                wrong.append(f"{name}: {piece}")
     for piece in wrong:
         print(repr(piece))
     raise SystemExit(bool(wrong))

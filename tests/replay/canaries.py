@@ -4,9 +4,11 @@ import base64
 import random
 import string
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 _CHANCE: Final = random.Random("canary")  # noqa: S311 - they open nothing
+_UPPER: Final = string.ascii_uppercase + string.digits
 _LETTERS: Final = string.ascii_letters + string.digits
 
 
@@ -17,6 +19,10 @@ def _some(count: int, alphabet: str = _LETTERS) -> str:
 
 def _hex(count: int) -> str:
     return _some(count, "0123456789abcdef")
+
+
+def _uuid() -> str:
+    return "-".join(_hex(size) for size in (8, 4, 4, 4, 12))
 
 
 def _base64(text: str) -> str:
@@ -84,4 +90,70 @@ CANARIES: Final[Mapping[str, str]] = {
     + "RSA PRIVATE KEY-----",
     "pem-pgp": "-----BEGIN "
     "PGP PRIVATE KEY BLOCK-----\nVersion: 1\n\n" + _some(64) + "\n-----END " + "PGP PRIVATE KEY BLOCK-----",
+    "newrelic": "NR" + "AK-" + _some(27, _UPPER).upper(),
+    "newrelic-license": "eu01xx" + _hex(30) + "NRAL",
+    "sentry": "snt" + "rys_" + _base64('{"iat":1700000000.1,"url":"https://sentry.example"}') + "=_" + _some(43),
+    "sentry-user": "snt" + "ryu_" + _hex(64),
+    "airtable": "pat" + _some(14) + "." + _hex(64),
+    "hubspot": "pat-" + "na1-" + _uuid(),
+    "netlify": "nf" + "p_" + _some(36),
+    "planetscale": "pscale" + "_tkn_" + _some(43),
+    "planetscale-password": "pscale" + "_pw_" + _some(43),
+    "pulumi": "pu" + "l-" + _hex(40),
+    "rubygems": "ruby" + "gems_" + _hex(48),
+    "square": "sq0" + "csp-" + _some(43),
+    "square-access": "EA" + "AA" + _some(60),
+    "terraform": _some(14) + ".atla" + "sv1." + _some(67),
+    "1password": "ops" + "_" + _base64('{"signInAddress":"x.1password.com","userAuth":{}}') + _some(250),
+    "1password-secret": "A" + "3-" + "-".join(_some(size, _UPPER).upper() for size in (6, 11, 5, 5, 5)),
+    "brevo": "xkey" + "sib-" + _hex(64) + "-" + _some(16),
+    "doppler": "dp" + ".pt." + _some(43),
+    "doppler-service": "dp" + ".st.prd_eu." + _some(43),
+    "dynatrace": "dt0" + "c01." + _some(24, _UPPER).upper() + "." + _some(64, _UPPER).upper(),
+    "mapbox": "s" + "k." + _base64('{"u":"someone","a":"7ab8cd90ef12gh34"}') + "." + _some(22),
+    "fly": "fo" + "1_" + _some(43),
+    "fly-macaroon": "fm" + "2_" + _some(120) + "==",
+    "prefect": "pn" + "u_" + _some(36),
+    "wandb": "wan" + "db_v1_" + _some(77),
+    "e2b": "e2" + "b_" + _hex(40),
+    "runpod": "rp" + "a_" + _some(46),
+    "buildkite": "bk" + "ua_" + _hex(40),
+    "circleci": "CCI" + "PAT_" + _some(22) + "_" + _hex(40),
+    "jwe": ".".join([_base64('{"alg":"RSA-OAEP-256","enc":"A256GCM"}'), _some(342), _some(16), _some(80), _some(22)]),
+    "jwe-direct": ".".join([_base64('{"alg":"dir","enc":"A256GCM"}'), "", _some(16), _some(80), _some(22)]),
+    "paseto": "v4" + ".local." + _some(130),
+    "paseto-footer": "v2" + ".public." + _some(130) + "." + _some(20),
+    "openai-alike": "sk" + "-" + _hex(32),
+    "stripe-webhook": "wh" + "sec_" + _some(32),
+    "langfuse": "sk" + "-lf-" + _uuid(),
+    "google-login": "ya" + "29." + _some(120),
+    "google-client": "GOC" + "SPX-" + _some(28),
+    "google-auth": "AQ" + "." + _some(50),
+    "aws-bedrock": "AB" + "SK" + _some(128),
+    "aws-bedrock-short": "bedrock" + "-api-key-" + _some(120),
+    "slack-app": "xa" + "pp-1-" + "A0123456789-" + "1234567890123-" + _hex(64),
+    "together": "tgp" + "_v1_" + _some(43),
+    "tavily": "tv" + "ly-dev-" + _some(32),
+    "pinecone": "pc" + "sk_" + _some(70),
+    "digitalocean": "do" + "p_v1_" + _hex(64),
+    "shopify": "shp" + "at_" + _hex(32),
+    "vercel": "vc" + "p_" + _some(56),
+    "linear": "lin" + "_api_" + _some(40),
+    "notion": "nt" + "n_" + _some(46),
+    "age": "AGE-SECRET" + "-KEY-1" + _some(58, _UPPER).upper(),
+    "huggingface-org": "api" + "_org_" + _some(34),
+    "fireworks": "fw" + "_" + _some(24),
+    "cerebras": "cs" + "k-" + _some(48),
+    "elevenlabs": "s" + "k_" + _hex(48),
+    "openai-session": "se" + "ss-" + _some(40),
+    "firecrawl": "f" + "c-" + _hex(32),
+    "mailgun": "ke" + "y-" + _hex(32),
 }
+#: Shapes that are secrets in one place only, with the text around them.
+PLACED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "slack": f"https://hooks.slack.com/services/T01234567/B01234567/{_some(24)}",
+        "discord": f"https://discord.com/api/webhooks/123456789012345678/{_some(68)}",
+        "aws": f"AWS4-HMAC-SHA256 Credential=x/20261119/us-east-1/s3/aws4_request, Signature={_hex(64)}",
+    }
+)

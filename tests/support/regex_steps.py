@@ -1,20 +1,26 @@
-"""Count what a backtracking matcher does: each comparison of a character, whatever the machine and its load
+"""Count what a backtracking matcher does: each comparison of a character, the same on every machine
 
 `steps` runs the same search as `re`, over the pattern as `re` parses it, without the shortcuts of its C code, so the
 count grows as the time does, or faster. Places, captures and results are those of `re`; a test compares them.
 """
 
+import importlib
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from re import _constants as sre  # type: ignore[attr-defined] # private, and stable from 3.11 to 3.13
-from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final
+
+#: Private modules of `re`, stable from 3.11 to 3.13.
+sre: Final[Any] = importlib.import_module("re._constants")
+parser: Final[Any] = importlib.import_module("re._parser")
 
 #: Continues after a node at a place; returns where the whole match ends, or -1.
 _Next = Callable[[int], int]
 _Node = Callable[[int, _Next], int]
 
+#: A repeated group takes a few calls for each of its rounds.
+_DEPTH: Final = 200_000
 _WORD: Final = re.compile(r"\w")
 
 
@@ -23,9 +29,10 @@ class Steps:
 
     def __init__(self, pattern: "re.Pattern[Any]", text: Sequence[Any]) -> None:
         self.count = 0
-        self._text = text if isinstance(text, str) else bytes(text).decode("latin-1")  # type: ignore[arg-type]
+        self._text = text if isinstance(text, str) else bytes(text).decode("latin-1")
         self._groups: dict[int, tuple[int, int]] = {}
         self._flags = pattern.flags
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEPTH))
         source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
         self._root = self._sequence(_parsed(source, pattern.flags & ~re.UNICODE), pattern.flags)
 
@@ -130,7 +137,7 @@ class Steps:
 
     def _repeat(self, low: int, high: Any, inner: Any, flags: int, *, greedy: bool) -> _Node:
         most = len(self._text) + 1 if high is sre.MAXREPEAT else int(high)
-        single = _accepts(*inner[0], flags) if len(inner) == 1 else None
+        single = _accepts(inner[0][0], inner[0][1], flags) if len(inner) == 1 else None
         if single is not None:
             return self._run_of(low, most, single, greedy=greedy)
         body = self._sequence(inner, flags)
@@ -256,7 +263,7 @@ def _source(op: Any, value: Any) -> str:
     return f"[{said}]"
 
 
-_CATEGORIES: Final = {
+_CATEGORIES: Final[dict[Any, str]] = {
     sre.CATEGORY_DIGIT: r"\d",
     sre.CATEGORY_NOT_DIGIT: r"\D",
     sre.CATEGORY_SPACE: r"\s",

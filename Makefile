@@ -205,6 +205,11 @@ bench-lock: install ## update the opponents' locks (UPGRADE=--upgrade for newer 
 	$(COMPILE) --no-annotate $(UPGRADE) $(YARDSTICK)/relay.in --output-file $(YARDSTICK)/relay.txt
 	$(COMPILE) --no-annotate $(UPGRADE) $(YARDSTICK)/litellm.in --output-file $(YARDSTICK)/litellm.txt
 
+LOAD_SECONDS ?= 12
+.PHONY: hostile-loads
+hostile-loads: install ## ten loads that want memory, with memory_max_bytes; all of them write docs/internals/hostile-loads.md
+	$(PY) -m tests.proxy.hostile $(LOADS) --seconds $(LOAD_SECONDS) $(if $(LOADS),,--write)
+
 SECONDS ?= 600
 .PHONY: soak
 soak: install ## ten minutes of mixed faults at 50 streams; memory, descriptors and tasks stay flat (SECONDS=30 for less)

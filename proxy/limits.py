@@ -113,11 +113,15 @@ SALT_BYTES: Final = 32
 #: From SIGTERM until running streams are ended; containers are killed after 30 s or more.
 SHUTDOWN_DRAIN_S: Final = 30.0
 
-#: Charged for each stream that started since memory was last measured: a large ordinary stream.
+#: Charged for each stream besides its request, and for each reader of a tape: a large ordinary one.
 MEMORY_A_STREAM_BYTES: Final = 256 * 1024
 
-#: Reserve for one stream at its worst, three times the largest event, and a large request.
+#: Reserve for what is not charged, and the same once more that only small charges may use: one stream at its worst,
+#: three times the largest event, and a large request.
 MEMORY_RESERVED_BYTES: Final = 32 * 1024 * 1024
+
+#: A holder of no more is small: an ordinary stream with a request of 400 KB.
+MEMORY_SMALL_BYTES: Final = 2 * 1024 * 1024
 
 #: Between two measurements of memory; one costs 10 us.
 MEMORY_SAMPLE_S: Final = 0.25
@@ -183,6 +187,9 @@ INFLATED_AT_ONCE: Final = 4
 #: Output of one decompression step: 64 KiB of text compressed twenty times would be 1.3 MB, and take 3 ms.
 INFLATE_STEP_BYTES_MAX: Final = 256 * 1024
 
+#: Steps of decompression between two looks at the account of memory.
+INFLATE_STEPS: Final = 16
+
 #: A request parsed on the loop takes 1 ms; larger ones go to a thread so that other streams do not stall.
 PARSE_INLINE_BYTES_MAX: Final = 256 * 1024
 
@@ -205,7 +212,10 @@ UPLOAD_INLINE_BYTES_MAX: Final = 256 * 1024
 UPLOAD_TIMEOUT_S: Final = 60.0
 
 #: Frames emitted and not yet taken by the client; beyond it the client is served from the tape (C03).
-WINDOW_BYTES_MAX: Final = 512 * 1024
+WINDOW_BYTES_MAX: Final = 128 * 1024
+
+#: What bytes that are read whole become: what came, joined, and a text with four bytes for each of its characters.
+READ_WHOLE_TIMES: Final = 4
 
 #: Between two runs of retention, and of the check for idle upstream connections.
 EXPIRE_EVERY_S: Final = 60.0

@@ -17,6 +17,7 @@ from .api.metrics import Metrics
 from .config.model import Config, ConfigError
 from .config.urls import address_of
 from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
+from .memory import Memory
 from .relay.app import Application, Registry, new_stream_id
 from .relay.relay import Log, Services
 from .security.access import Keys, salt_of
@@ -62,15 +63,20 @@ async def assembled(
     """Run the application and its tasks; on leaving, end every stream that still runs."""
     reaper, metrics = Reaper(), Metrics(config.routes)
     services = Services(
-        config=config, store=store, transport=transport, reaper=reaper, log=log, wall=wall, new_id=new_id
+        config=config,
+        store=store,
+        transport=transport,
+        reaper=reaper,
+        log=log,
+        wall=wall,
+        new_id=new_id,
+        memory=Memory(config.memory_max_bytes),
     )
     registry = Registry(services, on_ended=metrics.on_ended)
     metrics.write_times = store.write_times
     metrics.live = lambda: len(registry.live)
     metrics.log_lines_dropped = lambda: log.dropped
-    control = control_app(
-        registry=registry, store=store, config=config, metrics=metrics, log_error=log.error, wall=wall
-    )
+    control = control_app(registry=registry, store=store, metrics=metrics, log_error=log.error, wall=wall)
     app = Application(services, Keys(config.keys, salt), registry, control, on_refused=metrics.refused)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reaper.run)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeGuard, cast
 
 import orjson
 
-from .limits import JSON_NESTING_MAX
+from .limits import JSON_NESTING_MAX, JSON_VALUES_MAX
 
 __all__ = [
     "ABSENT",
@@ -31,6 +31,7 @@ __all__ = [
     "members",
     "parse",
     "parse_exactly",
+    "values_at_most",
 ]
 
 #: What `parse` gives for bytes that are not JSON, since null is JSON.
@@ -53,11 +54,13 @@ _decode: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse, 
 
 
 def parse(text: bytes) -> Any:
-    """Return the value, or ABSENT.
+    """Return the value, or ABSENT; also for text that may hold more than `JSON_VALUES_MAX` values.
 
     orjson refuses what JSON allows (lone surrogates of an emoji split over two deltas, 1e999); the standard library
     reads those.
     """
+    if len(text) > JSON_VALUES_MAX and values_at_most(text) > JSON_VALUES_MAX:
+        return ABSENT
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -67,6 +70,11 @@ def parse(text: bytes) -> Any:
         return _decode(text.decode())
     except (ValueError, RecursionError):
         return ABSENT
+
+
+def values_at_most(text: bytes) -> int:
+    """Return a bound on the number of values: each but the first follows a comma or a bracket, in a string or not."""
+    return 1 + sum(map(text.count, (b",", b"[", b"{")))
 
 
 def parse_exactly(text: bytes) -> tuple[Any, list[str]]:

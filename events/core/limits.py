@@ -17,6 +17,10 @@ DAMAGES_MAX: Final = 1_000
 #: Depth of JSON that only the standard library reads: it recurses, and Python 3.11 allows 1,000 frames in all.
 JSON_NESTING_MAX: Final = 512
 
+#: Values of one JSON text, counted by commas and opening brackets: 8 MB of escaped JSON, 30 MB of prose. So many small
+#: ones take 50 MB and hold up other threads for 50 ms; 64 MB of `[],[],` took 2.1 GB and 5.6 s.
+JSON_VALUES_MAX: Final = 500_000
+
 #: Names, ids and arguments of all calls of a stream, and 1,024 for each call and choice; beyond it, it ends as `limit`.
 KEPT_CHARS_MAX: Final = 16 * 1024 * 1024
 

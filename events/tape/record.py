@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from ..core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
-from ..core.limits import QUOTED_BYTES_MAX
+from ..core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse, values_at_most
+from ..core.limits import JSON_VALUES_MAX, QUOTED_BYTES_MAX
 from ..wire.sse import Frame, is_block, parse_block
 
 __all__ = ["FORMAT", "NO_KEYS", "RECEIVED", "Record", "Shape", "decode", "encode", "speaks"]
@@ -149,19 +149,20 @@ def encode(record: Record) -> bytes:
     n, t, kind, keys, raw, payload, _, _ = record
     if payload is not None and not keys and kind == "frame":
         body = b'"n":%d,"t":%d,"k":"frame","data":%b}' % (n, t, payload)
-    else:
-        assert _RESERVED.isdisjoint(keys), f"reserved key in {set(keys)}"
-        body = dumps({"n": n, "t": t, "k": kind, **keys})[1:-1]
-        assert _DATA not in body, "a nested key named data would hide the payload"
-        if payload is not None:
-            body += _DATA + payload
-        elif raw is not None:
-            try:
-                body += b',"raw":' + _quoted(raw)
-            except UnicodeDecodeError:
-                body += b',"b64":"%b"' % base64.b64encode(raw)
-        body += b"}"
-    return b'{"c":"%08x",%b\n' % (zlib.crc32(body), body)
+        return b'{"c":"%08x",%b\n' % (zlib.crc32(body), body)
+    assert _RESERVED.isdisjoint(keys), f"reserved key in {set(keys)}"
+    head = dumps({"n": n, "t": t, "k": kind, **keys})[1:-1]
+    assert _DATA not in head, "a nested key named data would hide the payload"
+    data = b""
+    if payload is not None:
+        head, data = head + _DATA, payload
+    elif raw is not None:
+        try:
+            head, data = head + b',"raw":', _quoted(raw)
+        except UnicodeDecodeError:
+            head, data = head + b',"b64":', b'"%b"' % base64.b64encode(raw)
+    checksum = zlib.crc32(b"}", zlib.crc32(data, zlib.crc32(head)))  # in parts: a request may have 100 MB
+    return b"".join([b'{"c":"%08x",' % checksum, head, data, b"}\n"])
 
 
 def _quoted(raw: bytes) -> bytes:
@@ -178,21 +179,20 @@ def decode(line: bytes) -> Record | str:
     """Return the record of a line (without its LF), or what is wrong with it."""
     if line[:6] != _HEAD or line[14:16] != b'",' or line[-1:] != b"}":
         return "not a record"
-    body = line[_BODY_AT:]
-    if line[6:14] != b"%08x" % zlib.crc32(body):
+    if line[6:14] != b"%08x" % zlib.crc32(memoryview(line)[_BODY_AT:]):  # not copied: a request may have 100 MB
         return "checksum does not match"
-    at = body.find(_DATA)
+    at = line.find(_DATA, _BODY_AT)
     if at < 0:
-        return _checked(b"{" + body, None, ABSENT)
-    payload = body[at + len(_DATA) : -1]
+        return _checked(b"{" + line[_BODY_AT:], None, ABSENT)
+    payload = line[at + len(_DATA) : -1]
     value = parse(payload)
-    if value is ABSENT:
+    if value is ABSENT and values_at_most(payload) <= JSON_VALUES_MAX:
         return "data is not JSON"
-    plain = _FRAME_HEAD.fullmatch(body, 0, at)
+    plain = _FRAME_HEAD.fullmatch(line, _BODY_AT, at)
     if plain and b"\r" not in payload:
         raw = b"data: %b\n\n" % payload
         return Record(int(plain[1]), int(plain[2]), "frame", NO_KEYS, raw, payload, value)
-    return _checked(b"{%b}" % body[:at], payload, value)
+    return _checked(b"{%b}" % line[_BODY_AT:at], payload, value)
 
 
 def _checked(head: bytes, payload: bytes | None, value: Any) -> Record | str:

@@ -56,21 +56,20 @@ class Recorder:
         body: bytes | None = None,
         *,
         verbatim: bool = True,
-        value: Any = ABSENT,
+        is_json: bool = False,
     ) -> Record:
         """Return any record but a frame. A `body` of JSON on one line is written as `data`, unless not `verbatim`.
 
-        `value` is what it parses to, where that is known: parsing 20 MB once more would hold up every other stream.
+        With `is_json` the body is known to be JSON, and is not parsed: 20 MB would hold up every other stream.
         """
         if self.ended:
             raise LocalError(f"a {kind} record was written after end")
-        if not verbatim or body is None or _LF in body:
-            value = ABSENT
-        elif value is ABSENT:
-            value = parse(body)
+        fits = verbatim and body is not None and _LF not in body
+        value = parse(body) if fits and body is not None and not is_json else ABSENT
+        payload = body if fits and (is_json or value is not ABSENT) else None
         self._t = max(t, self._t)
         self._n += 1
-        return Record(self._n - 1, self._t, kind, keys, body, None if value is ABSENT else body, value)
+        return Record(self._n - 1, self._t, kind, keys, body, payload, value)
 
     def attempt(self, t: int, keys: Mapping[str, Any]) -> list[Record]:
         """Begin an attempt: what the last one left unframed becomes its `rest`, and framing starts over."""

@@ -12,7 +12,6 @@ from quart import Response, request
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
 
-from ..config.model import Config
 from ..relay.app import Registry
 from ..relay.http_responses import Answer, AnswerError, error, json_answer
 from ..store.store import Store
@@ -29,7 +28,6 @@ def control_app(
     *,
     registry: Registry,
     store: Store,
-    config: Config,
     metrics: Metrics,
     log_error: Callable[..., None],
     wall: Callable[[], float] = time.time,
@@ -38,7 +36,7 @@ def control_app(
     app = QuartTrio(__name__, static_folder=None)
     app.url_map.merge_slashes = False  # a redirect would reveal which paths exist
     app.config["RESPONSE_TIMEOUT"] = None  # the default ends every stream after 60 s
-    app.config["MAX_CONTENT_LENGTH"] = config.body_bytes_max
+    app.config["MAX_CONTENT_LENGTH"] = 0  # no request here has a body
     streams = StreamsApi(store, registry, wall)
 
     async def get_healthz() -> Response:
@@ -56,11 +54,12 @@ def control_app(
 
     async def get_stream(rest: str) -> Response:
         stream, _, part = rest.partition("/")
+        held = cast("Mapping[str, Any]", request.scope)["held"]
         if part == "events":
             last_id = request.headers.get("Last-Event-ID")
-            return _body(await streams.events(_caller(), stream, request.args, last_id), "text/event-stream")
+            return _body(await streams.events(_caller(), stream, request.args, last_id, held), "text/event-stream")
         if part == "tape":
-            return _body(await streams.tape(_caller(), stream), "application/x-ndjson")
+            return _body(await streams.tape(_caller(), stream, held), "application/x-ndjson")
         return _response(json_answer(200, await streams.one(_caller(), rest, request.args)))
 
     handlers: dict[str, Callable[..., Awaitable[Response]]] = {

@@ -31,6 +31,7 @@ from wiretape.events.tape.tape import Damage
 from wiretape.events.wire.sse import BOM, Decoder, Frame, parse_block
 
 from ..limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX, SLICE_RECORDS
+from ..memory import Charge
 from ..relay.app import Registry
 from ..relay.delivery import Delivery
 from ..relay.http_responses import Answer, AnswerError, error
@@ -64,6 +65,8 @@ class StreamsApi:
         self._store = store
         self._wall = wall
         self._registry = registry
+        #: One at a time, since a summary holds all texts of its stream.
+        self._summarising = trio.Lock()
         #: The callers of the streams requested last. They never change.
         self._owners: dict[str, str] = {}
 
@@ -92,10 +95,11 @@ class StreamsApi:
         batches = await self._open(caller, stream, began)
         summarised = Summariser()
         try:
-            async for batch in batches:
-                for at in range(0, len(batch), SLICE_RECORDS):
-                    summarised.feed(*batch[at : at + SLICE_RECORDS])
-                    await trio.lowlevel.checkpoint()
+            async with self._summarising:
+                async for batch in batches:
+                    for at in range(0, len(batch), SLICE_RECORDS):
+                        summarised.feed(*batch[at : at + SLICE_RECORDS])
+                        await trio.lowlevel.checkpoint()
             called = next(summarised.summary.wire.calls(), None) is not None
             fates = await self._store.fates(stream, self._wall()) if called else NO_FATES
         except StoreError:  # expired meanwhile
@@ -104,7 +108,7 @@ class StreamsApi:
         return summary_json(stream, summarised, live=live, whole=whole, damage=batches.damage, fates=fates)
 
     async def events(
-        self, caller: str, stream: str, query: Mapping[str, str], last_event_id: str | None
+        self, caller: str, stream: str, query: Mapping[str, str], last_event_id: str | None, held: Charge | None = None
     ) -> AsyncGenerator[bytes]:
         """Return the body of one stream's events, from the beginning or after an id."""
         began = trio.current_time()
@@ -114,14 +118,17 @@ class StreamsApi:
         await self._open(caller, stream, began)
         after = place_of(query.get("last_event_id", "") if last_event_id is None else last_event_id)
         try:
-            following = Following(self._store, stream, profile=profiles[query.get("profile")], after=after)
+            profile = profiles[query.get("profile")]
+            following = Following(self._store, stream, profile=profile, after=after, held=held)
         except StoreError:
             raise await _hidden(began) from None
         return following.frames(self._registry.live.get(stream))
 
-    async def tape(self, caller: str, stream: str) -> AsyncGenerator[bytes]:
+    async def tape(self, caller: str, stream: str, held: Charge | None = None) -> AsyncGenerator[bytes]:
         """Return the body of one stream's tape."""
-        return _tape(await self._open(caller, stream, trio.current_time()))
+        batches = await self._open(caller, stream, trio.current_time())
+        batches.held = held
+        return _tape(batches)
 
     async def _open(self, caller: str, stream: str, began: float) -> Batches:
         """Return the tape if it is the caller's; raise `AnswerError` otherwise."""
@@ -243,9 +250,16 @@ class Following:
     """One reader of one stream. It pulls from the tape by position, so a slow reader delays no other."""
 
     def __init__(
-        self, store: Store, stream: str, *, profile: Profile | None = None, after: Place | None = None
+        self,
+        store: Store,
+        stream: str,
+        *,
+        profile: Profile | None = None,
+        after: Place | None = None,
+        held: Charge | None = None,
     ) -> None:
-        """Raise StreamMissingError if there is no such stream."""
+        """Raise StreamMissingError if there is no such stream. `held` is charged for long lines."""
+        self._held = held
         self._store = store
         self._stream = stream
         self._after = after
@@ -282,6 +296,7 @@ class Following:
         with trio.move_on_after(FOLLOW_KEEPALIVE_S) as silence:
             try:
                 batches = self._batches = self._batches or self._store.follow(self._stream, self._next_n)
+                batches.held = self._held
                 self._records = await anext(batches, nothing)
             except (WiretapeError, OSError):
                 self._ended = True

@@ -467,7 +467,8 @@ class Config:
     memory_max_bytes: int | None = option(
         None,
         size(64 * 1024**2, _UNLIMITED),
-        "Memory of this process, such as a container's limit. New streams are refused before it is reached.",
+        "Memory of this process, such as a container's limit. Requests and readers are refused with 503 before it is "
+        "reached; an answer or event that is too large for it ends as `limit`.",
     )
     body_bytes_max: int = option(limits.REQUEST_BYTES_MAX, size(1), "Size of one request, images included.")
     drain_s: float = option(

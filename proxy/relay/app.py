@@ -4,16 +4,11 @@ import base64
 import resource
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import inf
-from pathlib import Path
 from typing import Any, Final
 
 import trio
-
-from wiretape.events.chat.request import Marks, facts
-from wiretape.events.core.json_text import Edit, is_object
-from wiretape.events.core.settings import Facts
 
 from ..http1 import Headers
 from ..key_patterns import masked_path
@@ -22,31 +17,30 @@ from ..limits import (
     DESCRIPTORS_RESERVED,
     INFLATED_AT_ONCE,
     MEMORY_A_STREAM_BYTES,
-    MEMORY_RESERVED_BYTES,
-    MEMORY_SAMPLE_S,
     UPLOAD_INLINE_BYTES_MAX,
 )
+from ..memory import Charge
 from ..security.access import OWN_PATHS, Admission, Keys, Refusal, admit, content_type_refusal
 from ..server.asgi import App, Receive, Send
 from .delivery import Delivery
-from .http_responses import Answer, AnswerError, error, refused, send_answer
+from .http_responses import Answer, AnswerError, busy, refused, send_answer, take
 from .relay import Ended, Relay, Services
 from .stream_request import (
     CLOSE,
+    Contents,
     StreamRequest,
     Upload,
+    contents_of,
     decoded,
-    marks_in,
-    parsed,
     settings_for,
     too_long,
     whole_body,
 )
 
-__all__ = ["Application", "Registry", "memory_allows", "new_stream_id", "resident_bytes", "streams_that_fit"]
+__all__ = ["Application", "Registry", "new_stream_id", "streams_that_fit"]
 
-#: Members that other gateways took for the address to send a key to (CVE-2024-6587).
-_FORBIDDEN: Final = ("api_base", "base_url", "extra_headers")
+#: Wiretape's own paths that read tapes.
+_READERS: Final = b"/wiretape/streams/"
 #: 48 bits of time are followed by 112 random ones.
 _ID_RANDOM_BYTES: Final = 14
 
@@ -67,22 +61,31 @@ class Application:
         self._control = control
         self._on_refused = on_refused
         self._decoding = trio.CapacityLimiter(INFLATED_AT_ONCE)
+        self._parsing = trio.Lock()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
         admitted = admit(self._services.config, self._keys, scope, Headers(scope["headers"]))
         if isinstance(admitted, Refusal):
             request: StreamRequest | Answer | None = refused(admitted)
-        elif scope["raw_path"].startswith(OWN_PATHS):
-            await self._control({**scope, "caller": admitted.caller}, receive, send)
-            return
         else:
+            own = scope["raw_path"].startswith(OWN_PATHS)
+            held = Charge(self._services.memory, spare=not own)
+            request = None
             try:
-                request = self._registry.refusal() or await self._request(admitted, scope, receive)
+                if not own or scope["raw_path"].startswith(_READERS):
+                    take(held, MEMORY_A_STREAM_BYTES)
+                if own:
+                    await self._control({**scope, "caller": admitted.caller, "held": held}, receive, send)
+                    return
+                request = self._registry.refusal() or await self._request(admitted, scope, receive, held)
                 if isinstance(request, StreamRequest):
                     request = self._registry.refusal() or request  # again, since the body may have taken its time
             except AnswerError as bad:
                 request = bad.answer
+            finally:
+                if not isinstance(request, StreamRequest):
+                    held.release()
         if request is None:
             return  # the client left before its request was complete
         head = scope["method"] == "HEAD"
@@ -95,7 +98,7 @@ class Application:
         await delivery.run(self._services.store, send, scope["extensions"]["wiretape"], unread, head=head)
 
     async def _request(
-        self, admission: Admission, scope: Mapping[str, Any], receive: Receive
+        self, admission: Admission, scope: Mapping[str, Any], receive: Receive, held: Charge
     ) -> StreamRequest | Answer | None:
         """Read and check a request; return an answer to refuse it, or None if the client left."""
         headers, place, bytes_max = admission.headers, admission.place, self._services.config.body_bytes_max
@@ -105,24 +108,17 @@ class Application:
         not_json = content_type_refusal(headers) if takes_json else None
         if not_json is not None:
             return refused(not_json)
-        body = await self._body(headers, receive, bytes_max, streamed=not takes_json)
+        body = await self._body(headers, receive, bytes_max, held, streamed=not takes_json)
         if body is None:
             return None
-        value: Any = None
+        contents = Contents()
         plain: bytes | None = None
-        history: Sequence[Marks] = ()
-        cleaning: Sequence[Edit] = ()
         if takes_json and isinstance(body, bytes):
             coding = b", ".join(headers.all(b"content-encoding")).decode("latin-1").strip().lower()
-            plain = body
             if coding not in ("", "identity"):
-                plain = await decoded(body, coding, bytes_max, self._decoding)
-            value = await parsed(plain)
-            forbidden = _forbidden(value)
-            if forbidden is not None:
-                return forbidden
-            if dialect and place.route.history != "off":
-                history, cleaning = await marks_in(plain, value, repair=place.route.history == "repair")
+                plain = await decoded(body, coding, bytes_max, self._decoding, held)
+            history = place.route.history if dialect else None
+            contents = await contents_of(body if plain is None else plain, history, held, self._parsing)
         query: bytes = scope["query_string"]
         return StreamRequest(
             route=place.route,
@@ -132,49 +128,37 @@ class Application:
             query=query,
             headers=headers,
             body=body,
-            value=value if dialect else None,
-            facts=facts(value) if dialect else Facts(stream=False),
+            contents=contents,
+            charge=held,
             settings=settings_for(place.route, headers),
             caller=admission.caller,
             resumes=headers.get(b"x-wiretape-resume").strip().lower() == b"on",
             recorded_path=masked_path(scope["raw_path"] + (b"?" + query if query else b"")),
-            history=history,
-            cleaning=cleaning,
-            plain=None if plain is body else plain,
+            plain=plain,
             own_key=self._keys.required,
         )
 
     async def _body(
-        self, headers: Headers, receive: Receive, bytes_max: int, *, streamed: bool
+        self, headers: Headers, receive: Receive, bytes_max: int, held: Charge, *, streamed: bool
     ) -> bytes | Upload | None:
-        length = headers.get(b"content-length")
-        size = int(length) if length.isdigit() else 0
-        if size > bytes_max:
+        given = headers.get(b"content-length")
+        length = int(given) if given.isdigit() else None if b"transfer-encoding" in headers else 0
+        if (length or 0) > bytes_max:
             raise AnswerError(too_long(bytes_max))
-        if streamed and (b"transfer-encoding" in headers or size > UPLOAD_INLINE_BYTES_MAX):
+        if streamed and (length is None or length > UPLOAD_INLINE_BYTES_MAX):
             return Upload(receive, bytes_max)
         body, reading = None, self._registry.reading
         with trio.CancelScope() as scope:
             reading.add(scope)
             try:
-                body = await whole_body(receive, bytes_max)
+                body = await whole_body(receive, bytes_max, held, length)
             finally:
                 reading.discard(scope)
         if not scope.cancelled_caught:
             return body
-        busy = self._registry.refusal()
-        assert busy is not None, "a shutdown refuses all"
-        raise AnswerError(busy._replace(headers=(*busy.headers, CLOSE)))
-
-
-def _forbidden(value: Any) -> Answer | None:
-    if not is_object(value):
-        return error(400, "The request body is not a JSON object.", type="invalid_request_error", code="invalid_json")
-    for name in _FORBIDDEN:
-        if name in value:
-            message = f"{name} is not allowed in a request. Upstreams come from the configuration."
-            return error(400, message, type="invalid_request_error", code="parameter_not_allowed", param=name)
-    return None
+        refusal = self._registry.refusal()
+        assert refusal is not None, "a shutdown refuses all"
+        raise AnswerError(refusal._replace(headers=(*refusal.headers, CLOSE)))
 
 
 class Registry:
@@ -191,10 +175,6 @@ class Registry:
         self._empty: trio.Event | None = None
         #: Requests whose body is still on its way: a shutdown does not wait for them.
         self.reading: set[trio.CancelScope] = set()
-        #: The memory in use when it was last sampled, when that was, and how many streams have begun since.
-        self._resident_bytes = 0
-        self._sampled_at = -inf
-        self._begun = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run streams until cancelled; those that still run then end as `shutdown`."""
@@ -206,29 +186,20 @@ class Registry:
         """Return why no stream may begin now."""
         config = self._services.config
         if self.draining:
-            return _busy("Wiretape is shutting down. Retry in a moment.", "shutdown")
+            return busy("Wiretape is shutting down. Retry in a moment.", "shutdown")
         if len(self.live) >= self._streams_max:
-            return _busy(f"Stream limit reached ({self._streams_max} streams). Retry later.", "streams_max")
-        if config.memory_max_bytes is not None and not self._memory_allows(config.memory_max_bytes):
-            return _busy("Memory limit reached (memory_max_bytes). Retry later.", "memory_max_bytes")
+            return busy(f"Stream limit reached ({self._streams_max} streams). Retry later.", "streams_max")
         health = self._services.store.health
         if health.failure and config.on_log_failure == "stop" and not health.full:
-            return _busy("Tapes cannot be written (on_log_failure = stop).", "log_failure")
+            return busy("Tapes cannot be written (on_log_failure = stop).", "log_failure")
         return None
 
-    def _memory_allows(self, max_bytes: int) -> bool:
-        now = trio.current_time()
-        if now >= self._sampled_at + MEMORY_SAMPLE_S:
-            self._resident_bytes, self._sampled_at, self._begun = resident_bytes(), now, 0
-        return memory_allows(max_bytes, self._resident_bytes, self._begun)
-
     def start(self, request: StreamRequest) -> Delivery:
-        """Start the relay of a request that was not refused; return its client's side."""
+        """Start the relay of a request that was not refused, with its charge; return its client's side."""
         assert self._nursery is not None, "streams begin while the registry runs"
         stream = self._services.new_id()
         relay = self._relays[stream] = Relay(stream, request, self._services, self._over)
         self.live[stream] = relay.delivery
-        self._begun += 1
         self._nursery.start_soon(relay.run)
         if relay.tool_results is not None:
             self._nursery.start_soon(self._look_up, relay)
@@ -256,6 +227,7 @@ class Registry:
 
     def _over(self, relay: Relay) -> None:
         del self._relays[relay.stream], self.live[relay.stream]
+        relay.charge.release()
         if relay.tool_results is not None:
             relay.tool_results.over()
         if not self._relays and self._empty is not None:
@@ -286,22 +258,3 @@ def streams_that_fit() -> int:
     if soft == resource.RLIM_INFINITY:
         return 2**31
     return max(1, (soft - DESCRIPTORS_RESERVED) // DESCRIPTORS_A_STREAM)
-
-
-def memory_allows(max_bytes: int, resident: int, begun: int) -> bool:
-    """Return whether one more stream may begin, after `begun` of them since `resident` was sampled (P13)."""
-    expected = resident + (begun + 1) * MEMORY_A_STREAM_BYTES
-    return expected + min(MEMORY_RESERVED_BYTES, max_bytes // 4) <= max_bytes
-
-
-def resident_bytes() -> int:
-    """Return the memory of this process; 0 if the system does not report it."""
-    try:
-        pages = Path("/proc/self/statm").read_bytes().split()[1]
-    except OSError:
-        return 0
-    return int(pages) * resource.getpagesize()
-
-
-def _busy(message: str, code: str) -> Answer:
-    return error(503, message, type="wiretape_error", code=code, headers=((b"retry-after", b"1"),))

@@ -13,12 +13,14 @@ from wiretape.events.core.json_text import ABSENT, dumps, parse
 
 from ..http1 import Header, Headers
 from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX, FINAL_SEND_TIMEOUT_S
+from ..memory import Charge
 from ..security.access import Refusal
 from ..security.headers import to_client
 
 __all__ = [
     "Answer",
     "AnswerError",
+    "busy",
     "error",
     "json_answer",
     "our_error",
@@ -27,6 +29,7 @@ __all__ = [
     "send_answer",
     "stream_head",
     "stream_header",
+    "take",
     "wrapped_error",
 ]
 
@@ -78,6 +81,18 @@ def error(
     """Return an error as every OpenAI client reads one. HTML in the message is escaped, so that no page can show it."""
     value = {"error": {"message": message, "type": type, "param": param, "code": code}}
     return json_answer(status, value, headers=headers)
+
+
+def busy(message: str, code: str, *headers: Header) -> Answer:
+    """Return the error of a server that can take no more now."""
+    return error(503, message, type="wiretape_error", code=code, headers=((b"retry-after", b"1"), *headers))
+
+
+def take(held: Charge, size: int) -> None:
+    """Charge bytes, or raise `AnswerError`; it ends the connection, since more of a body may follow."""
+    if not held.add(size):
+        message = "Memory limit reached (memory_max_bytes). Retry later."
+        raise AnswerError(busy(message, "memory_max_bytes", (b"connection", b"close")))
 
 
 def refused(refusal: Refusal) -> Answer:

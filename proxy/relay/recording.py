@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from wiretape.events.core.json_text import ABSENT, as_list, as_object
 from wiretape.events.emit import EMITTER_VERSION, Emitter
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import FORMAT, NO_KEYS, Record
@@ -74,11 +73,11 @@ class Recording:
         return int(((trio.current_time() if at is None else at) - self.began) * 1_000_000)
 
     def record(
-        self, kind: str, keys: Mapping[str, Any] = NO_KEYS, body: bytes | None = None, value: Any = ABSENT
+        self, kind: str, keys: Mapping[str, Any] = NO_KEYS, body: bytes | None = None, *, is_json: bool = False
     ) -> Record:
-        """Make the next record; `value` is the parsed body, if it is known."""
+        """Make the next record; with `is_json` the body is known to be JSON."""
         t = int((trio.current_time() - self.began) * 1_000_000)
-        return self.recorder.record(kind, t, keys, body, value=value)
+        return self.recorder.record(kind, t, keys, body, is_json=is_json)
 
     def later(self, *records: Record) -> None:
         """Write records that emit nothing together with the next ones."""
@@ -128,16 +127,16 @@ class Recording:
         keys: dict[str, Any] = {"method": request.method, "path": request.recorded_path, "headers": headers}
         if request.dialect:
             keys["facts"] = request.facts.to_keys()
-            keys["messages"] = len(as_list(as_object(request.value).get("messages")))
+            keys["messages"] = request.contents.messages
         body = request.body if isinstance(request.body, bytes) else None
         if body is None:
             keys["streamed"] = True
         elif config.requests == "hash":
             keys |= {"bytes": len(body), "sha256": sha256}
             body = None
-        value = request.value if request.dialect and request.plain is None else ABSENT
-        records = [self.record("open", opened), self.record("request", keys, body or None, value)]
-        if request.history:
+        is_json = bool(request.dialect) and request.plain is None
+        records = [self.record("open", opened), self.record("request", keys, body or None, is_json=is_json)]
+        if request.contents.marks:
             records.append(self.record("history", history_keys(request, whole=config.requests == "full")))
         return records
 

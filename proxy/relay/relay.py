@@ -15,12 +15,21 @@ from typing import Any, Final, NamedTuple, Protocol
 import trio
 
 from wiretape.events.core.limits import BODY_BYTES_MAX
+from wiretape.events.core.model import Ending
 from wiretape.events.tape.record import Record, speaks
 from wiretape.events.wire.sse import parse_block
 
 from ..config.model import Config
 from ..http1 import Headers
-from ..limits import ERROR_BODY_BYTES_MAX, FRAMES_A_TURN_MAX, SNIFF_BYTES_MAX, STREAM_BYTES_MAX
+from ..limits import (
+    ERROR_BODY_BYTES_MAX,
+    FRAMES_A_TURN_MAX,
+    PARSE_INLINE_BYTES_MAX,
+    READ_WHOLE_TIMES,
+    SNIFF_BYTES_MAX,
+    STREAM_BYTES_MAX,
+)
+from ..memory import Charge, Memory
 from ..server.asgi import Reaper
 from ..store.catalogue_row import CatalogueRow, Running
 from ..store.store import Store, StoreError
@@ -95,6 +104,7 @@ class Services:
     no_streaming: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     #: The tool results that running streams brought.
     answers: Running = field(default_factory=Running)
+    memory: Memory = field(default_factory=Memory)
 
 
 class Relay:
@@ -124,6 +134,7 @@ class Relay:
         if isinstance(request.body, Upload):
             self.recording.turn = trio.Lock()  # the relay writes, and the task that sends the upload
         self._arrived_us = int(services.wall() * 1_000_000)
+        self.charge = request.charge
         self.tool_results = ToolResults.of(stream, request, services.answers, self._arrived_us)
         self._request = request
         self._on_over = on_over
@@ -131,13 +142,15 @@ class Relay:
         self._services = services
         self._upstream = UpstreamRequest(stream, request, config, services.transport, services.no_streaming)
         #: Flags of the ending, in addition to those that the tape gives.
-        self._flags: dict[str, None] = {"history_marked": None} if request.history else {}
+        self._flags: dict[str, None] = {"history_marked": None} if request.contents.marks else {}
         self._results_recorded = self.tool_results is None
         #: Of the last attempt: its response, what broke its connection, and the error that the upstream sent.
         self._response: UpstreamResponse | None = None
         self._fault: WireError | None = None
         self._error_body = bytearray()
         self._received_bytes = 0
+        #: What is held of the answer until its end, or until a frame is whole.
+        self._held = Charge(services.memory)
         #: The client's status, while it is being written with its first frames.
         self._uncommitted: Answer | None = None
         self._gave_up = False
@@ -154,6 +167,7 @@ class Relay:
                 while not cause:
                     self.attempts += 1
                     self._response, self._fault, self._error_body = None, None, bytearray()
+                    self._held.release()
                     outcome = await self._ask()
                     if isinstance(outcome, UpstreamResponse):
                         self._response = outcome
@@ -174,6 +188,7 @@ class Relay:
             log.error("stream_failed", stream=self.stream, why=repr(error))
         finally:
             self.signals.over = True
+            self._held.release()
             if not self.delivery.ended.is_set():
                 self.delivery.end(broken=True)
             with trio.CancelScope(shield=True):  # closing waits for no peer
@@ -346,7 +361,11 @@ class Relay:
             for at, part in enumerate(slices):
                 records, frames = recording.read(t, part, more=at > 0)
                 if not records:
+                    if not self._held.add(READ_WHOLE_TIMES * len(part)):
+                        return "limit"
                     continue
+                if self._held.held_bytes:
+                    self._held.release()
                 if records[-1].kind != "frame" or any(map(self._is_progress, records)):
                     self.signals.progress_at, self.signals.progressed = read.t, True
                 await self._write(records, frames)
@@ -369,6 +388,8 @@ class Relay:
         self._received_bytes += len(read.data)
         self.signals.progress_at, self.signals.progressed = read.t, True
         await self._write([recording.recorder.body(recording.t(read.t), read.data)])
+        if request.dialect and not self._held.add(READ_WHOLE_TIMES * len(read.data)):
+            return "limit"
         if self._request.verbatim:
             return ""
         if response.status >= 400:
@@ -410,7 +431,7 @@ class Relay:
             return "status" if failed and ended and request.dialect and self._fault is None else cause
         if request.streams and recording.emitter.delivered:
             return cause
-        ending, _ = recording.emitter.ending("status" if failed else chat_cause(cause))
+        ending, _ = await self._ending("status" if failed else chat_cause(cause))
         # Half an object is not an answer, even if its framing is whole. The client reads everything else itself.
         half = ending == "truncated" and (self._fault is not None or not recording.emitter.wire.choices)
         fine = ended and not failed and self._received_bytes > 0 and not half
@@ -429,6 +450,15 @@ class Relay:
         if cause == "stalled":
             return self._stalled()
         return unusable("truncated" if ending == "completed" else ending, self._fault)
+
+    async def _ending(self, cause: str) -> tuple[Ending, Sequence[str]]:
+        """Return the ending and flags of a chat answer. A large one that is no stream is parsed in a thread."""
+        emitter, response = self.recording.emitter, self._response
+        if response is None or response.shape is Shape.FRAMES or "json" not in response.media_type:
+            return emitter.ending(cause)
+        if self._received_bytes <= PARSE_INLINE_BYTES_MAX:
+            return emitter.ending(cause)
+        return await trio.to_thread.run_sync(emitter.ending, cause)
 
     async def _retry(self, failure: Failure) -> str:
         """Wait for the next attempt, or return the cause to end with.
@@ -584,7 +614,7 @@ class Relay:
             # Everything has passed, but beyond the limit nothing was read that could have been the terminator.
             unread = cause in ("framed", "closed") and recording.recorder.decoder.overflow
             recorded_cause = "limit" if unread or cause == "upload" else chat_cause(cause)
-            ending, flags = recording.emitter.ending(recorded_cause)
+            ending, flags = await self._ending(recorded_cause)
         else:
             ending, flags = exchange_ending(self._upstream.status, cause, cut=self._fault is not None)
         if ending == "completed":

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import orjson
 import trio
 
-from wiretape.events.chat.request import Marks, Results, find_marks, remove_marks, results_in
+from wiretape.events.chat.request import Marks, Results, facts, find_marks, remove_marks, results_in
 from wiretape.events.core.errors import WiretapeError
-from wiretape.events.core.json_text import ABSENT, Edit, apply, is_object, locate, parse
+from wiretape.events.core.json_text import ABSENT, Edit, apply, as_list, is_object, locate, parse, values_at_most
+from wiretape.events.core.limits import JSON_VALUES_MAX
 from wiretape.events.core.settings import Facts, Settings
 
 from ..config.model import Route
@@ -19,27 +20,30 @@ from ..http1 import Headers
 from ..limits import (
     INFLATE_MEMBERS_MAX,
     INFLATE_RATIO_MAX,
+    INFLATE_STEPS,
     LOOK_UP_AGAIN_S,
     PARSE_INLINE_BYTES_MAX,
+    READ_WHOLE_TIMES,
     UPLOAD_TIMEOUT_S,
 )
+from ..memory import Charge
 from ..server.asgi import Receive
 from ..store.catalogue_row import AnswerRow, Link, Running, digests, request_digest
 from ..store.store import Store
 from ..upstream.connection import CODINGS, Inflater, LimitError, WireError
-from .http_responses import Answer, AnswerError, error
+from .http_responses import Answer, AnswerError, error, take
 
 __all__ = [
     "CLOSE",
+    "Contents",
     "StreamRequest",
     "ToolResults",
     "Upload",
     "UploadError",
+    "contents_of",
     "decoded",
     "history_keys",
     "in_thread_if_large",
-    "marks_in",
-    "parsed",
     "results_keys",
     "settings_for",
     "too_long",
@@ -49,6 +53,9 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+
+#: Members that other gateways took for the address to send a key to (CVE-2024-6587).
+_FORBIDDEN: Final = ("api_base", "base_url", "extra_headers")
 
 #: Sent with an answer to a request whose body is not read to its end.
 CLOSE: Final = (b"connection", b"close")
@@ -116,10 +123,14 @@ class Upload:
             pass
 
 
-async def whole_body(receive: Receive, bytes_max: int) -> bytes | None:
-    """Return the body, or None if the client left; raise `AnswerError` if it is too long or too slow."""
+async def whole_body(receive: Receive, bytes_max: int, held: Charge, length: int | None = None) -> bytes | None:
+    """Return the body, or None if the client left; raise `AnswerError` if it is too long or too slow.
+
+    It is charged at once by its `length`, or without one as it comes.
+    """
     parts: list[bytes] = []
     left_bytes = bytes_max
+    take(held, READ_WHOLE_TIMES * (length or 0))
     with trio.move_on_after(UPLOAD_TIMEOUT_S):  # C16
         while True:
             message = await receive()
@@ -129,26 +140,30 @@ async def whole_body(receive: Receive, bytes_max: int) -> bytes | None:
             left_bytes -= len(parts[-1])
             if left_bytes < 0:
                 raise AnswerError(too_long(bytes_max))
+            if length is None:
+                take(held, READ_WHOLE_TIMES * len(parts[-1]))
             if not message.get("more_body", False):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
     text = f"The request body did not arrive within {UPLOAD_TIMEOUT_S:g} s."
     raise AnswerError(_bad_request(408, text, "body_timeout", CLOSE))
 
 
-async def decoded(body: bytes, coding: str, bytes_max: int, threads: trio.CapacityLimiter) -> bytes:
-    """Return a compressed body as it was before. In a thread, since few bytes may hold many."""
+async def decoded(body: bytes, coding: str, bytes_max: int, threads: trio.CapacityLimiter, held: Charge) -> bytes:
+    """Return a compressed body as it was before. In a thread, since few bytes may hold many; charged step by step."""
     if coding not in CODINGS:  # RFC 9110 15.5.16: list the ones that can be read
         message = f"The request body is coded as {coding[:80]}; only gzip and deflate are accepted."
         raise AnswerError(_bad_request(415, message, "unsupported_encoding", (b"accept-encoding", b"gzip, deflate")))
 
-    def inflate() -> bytes:
-        inflater = Inflater(coding, bytes_max)
-        plain = b"".join(inflater.feed(body))
-        inflater.close()
-        return plain
-
+    inflater, plain = Inflater(coding, bytes_max), list[bytes]()
+    steps = inflater.feed(body)
     try:
-        return await trio.to_thread.run_sync(inflate, abandon_on_cancel=True, limiter=threads)
+        while pieces := await trio.to_thread.run_sync(
+            lambda: list(islice(steps, INFLATE_STEPS)), abandon_on_cancel=True, limiter=threads
+        ):
+            take(held, READ_WHOLE_TIMES * sum(map(len, pieces)))
+            plain += pieces
+        inflater.close()
+        return b"".join(plain)
     except LimitError:
         message = (
             f"The decoded body is longer than {bytes_max} bytes or {INFLATE_RATIO_MAX} times what was sent, "
@@ -163,32 +178,70 @@ async def decoded(body: bytes, coding: str, bytes_max: int, threads: trio.Capaci
 async def in_thread_if_large(body: bytes, work: Callable[[], _T]) -> _T:
     """Do some work on a body; on a large one in a thread, because the loop may stall for 10 ms at most.
 
-    A single call into C still holds the loop up while it keeps Python's lock: orjson does for a whole body (3 ms a MB).
+    A single call into C still holds the loop up while it keeps Python's lock
+    (docs/decisions/2026-11-19-large-requests.md).
     """
     return work() if len(body) <= PARSE_INLINE_BYTES_MAX else await trio.to_thread.run_sync(work)
 
 
-async def parsed(body: bytes) -> Any:
-    """Return the JSON value of a body; raise `AnswerError` if it is not JSON."""
-    value = await in_thread_if_large(body, partial(parse, body))
-    if value is not ABSENT:
-        return value
-    where = ""
-    try:
-        orjson.loads(body)
-    except orjson.JSONDecodeError as exc:
-        where = f": line {exc.lineno}, column {exc.colno}"
-    raise AnswerError(_bad_request(400, f"The request body is not JSON{where}.", "invalid_json"))
+class Contents(NamedTuple):
+    """What is known of a chat request's body once it was read. Its values are not kept."""
+
+    facts: Facts = Facts(stream=False)
+    #: The new tool results, and the number of messages.
+    results: Results | None = None
+    messages: int = 0
+    #: Whether `stream_options` is an object; None without that member.
+    stream_options: bool | None = None
+    #: Our own markers and warnings in the history that was sent, and the edits that remove them.
+    marks: Sequence[Marks] = ()
+    cleaning: Sequence[Edit] = ()
 
 
-async def marks_in(body: bytes, value: Any, *, repair: bool) -> tuple[Sequence[Marks], Sequence[Edit]]:
-    """Return our own markers in the history of a chat request, and the edits that remove them."""
+async def contents_of(body: bytes, history: str | None, held: Charge, parsing: trio.Lock) -> Contents:
+    """Read a body, a large one in a thread and one at a time; raise `AnswerError` if it is not an object for a model.
 
-    def find() -> tuple[Sequence[Marks], Sequence[Edit]]:
-        marks = find_marks(body, value)
-        return marks, remove_marks(body, marks) if repair and marks else ()
+    `history` is the route's setting, None if this is no chat request. Half of the body's charge is then released.
+    """
+    if len(body) <= PARSE_INLINE_BYTES_MAX:
+        contents = _contents(body, history)
+    else:
+        async with parsing:
+            contents = await trio.to_thread.run_sync(_contents, body, history)
+    held.remove(READ_WHOLE_TIMES // 2 * len(body))
+    return contents
 
-    return await in_thread_if_large(body, find)
+
+def _contents(body: bytes, history: str | None) -> Contents:
+    value = parse(body)
+    if value is ABSENT and values_at_most(body) > JSON_VALUES_MAX:
+        message = f"The request body has more than {JSON_VALUES_MAX} JSON values (commas and opening brackets count)."
+        raise AnswerError(_bad_request(413, message, "too_many_values"))
+    if value is ABSENT:
+        where = ""
+        try:
+            orjson.loads(body)
+        except orjson.JSONDecodeError as exc:
+            where = f": line {exc.lineno}, column {exc.colno}"
+        raise AnswerError(_bad_request(400, f"The request body is not JSON{where}.", "invalid_json"))
+    if not is_object(value):
+        raise AnswerError(_bad_request(400, "The request body is not a JSON object.", "invalid_json"))
+    for name in _FORBIDDEN:
+        if name in value:
+            message = f"{name} is not allowed in a request. Upstreams come from the configuration."
+            kind = "invalid_request_error"
+            raise AnswerError(error(400, message, type=kind, code="parameter_not_allowed", param=name))
+    if history is None:
+        return Contents()
+    marks = find_marks(body, value) if history != "off" else ()
+    return Contents(
+        facts(value),
+        results_in(value),
+        len(as_list(value.get("messages"))),
+        is_object(value["stream_options"]) if "stream_options" in value else None,
+        marks,
+        remove_marks(body, marks) if history == "repair" and marks else (),
+    )
 
 
 def too_long(bytes_max: int) -> Answer:
@@ -214,29 +267,29 @@ class StreamRequest:
     headers: Headers
     #: Bytes can be sent again; an upload cannot.
     body: bytes | Upload
-    #: The parsed body of a chat request.
-    value: Any
-    facts: Facts
+    #: Of a chat request.
+    contents: Contents
     settings: Settings
+    #: What it is charged for its bytes, and later for those of its answer.
+    charge: Charge
     caller: str
     #: The client announced that it will come back.
     resumes: bool = False
     #: The path as it is recorded, with secrets masked.
     recorded_path: str = ""
-    #: Our own markers and warnings in the history that was sent, and the edits that remove them.
-    history: Sequence[Marks] = ()
-    cleaning: Sequence[Edit] = ()
     #: The decoded body, if it came compressed: edits apply to it, and it is sent decoded.
     plain: bytes | None = None
     #: The credential was a key of this Wiretape, and is not passed on.
     own_key: bool = False
 
+    facts: Facts = field(init=False)
     #: A stream was asked for, in a dialect that we read.
     streams: bool = field(init=False)
     #: The answer passes as it comes: nothing is held, and a cut is passed on as a cut.
     verbatim: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", self.contents.facts)
         object.__setattr__(self, "streams", bool(self.dialect) and self.facts.stream)
         object.__setattr__(self, "verbatim", not self.dialect or self.settings.profile == "transparent")
 
@@ -258,20 +311,23 @@ def history_keys(request: StreamRequest, *, whole: bool) -> dict[str, Any]:
             "path": [*one.path, one.key],
             "markers": one.markers,
             "warnings": one.warnings,
-            "repaired": one.repairable and bool(request.cleaning),
+            "repaired": one.repairable and bool(request.contents.cleaning),
         }
-        for one in request.history
+        for one in request.contents.marks
     ]
-    edits = [[edit.start, edit.end, edit.new.decode("utf-8", "replace")] for edit in request.cleaning]
+    edits = [[edit.start, edit.end, edit.new.decode("utf-8", "replace")] for edit in request.contents.cleaning]
     return {"marks": marks, "edits": edits} if edits and whole else {"marks": marks}
 
 
-def with_usage(body: bytes, value: Any) -> bytes:
-    """Return the body with a usage chunk asked for. Only a body with `stream_options` is scanned: 20 MB take 0.2 s."""
-    if is_object(value) and "stream_options" not in value:
+def with_usage(body: bytes, stream_options: bool | None) -> bytes:
+    """Return the body with a usage chunk asked for, given whether `stream_options` is an object (None: not present).
+
+    Only a body with that member is scanned: 20 MB take 0.2 s.
+    """
+    if stream_options is None:
         start = body.index(b"{") + 1
         return b'%b"stream_options":{"include_usage":true},%b' % (body[:start], body[start:])
-    if is_object(value) and is_object(value.get("stream_options")):
+    if stream_options:
         return apply(body, locate(body, {("stream_options", "include_usage"): b"true"}))
     return apply(body, locate(body, {("stream_options",): b'{"include_usage":true}'}))
 
@@ -338,10 +394,9 @@ class ToolResults:
     @classmethod
     def of(cls, stream: str, request: StreamRequest, running: Running, arrived_us: int) -> Self | None:
         """Return the results in a request, which from now on are found by retries; None if it brings none, as most."""
-        found = results_in(request.value) if request.dialect else None
-        if found is None:
+        if request.contents.results is None:
             return None
-        results = cls(stream, request, found, running, arrived_us)
+        results = cls(stream, request, request.contents.results, running, arrived_us)
         running.enter(results._rows)
         return results
 

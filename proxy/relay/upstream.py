@@ -81,11 +81,12 @@ class UpstreamRequest:
             return body
         usage = request.streams and request.route.include_usage and not request.facts.usage and not self._unstreamed
         hashed = self._config.requests == "hash" and not self.sha256
-        edited = bool(request.cleaning) or usage or self._unstreamed
+        contents = request.contents
+        edited = bool(contents.cleaning) or usage or self._unstreamed
 
         def edit(plain: bytes) -> bytes:
-            plain = apply(plain, request.cleaning) if request.cleaning else plain
-            plain = with_usage(plain, request.value) if usage else plain
+            plain = apply(plain, contents.cleaning) if contents.cleaning else plain
+            plain = with_usage(plain, contents.stream_options) if usage else plain
             return unstreamed(plain) if self._unstreamed else plain
 
         if hashed or edited:

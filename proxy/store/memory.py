@@ -14,6 +14,7 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
+from ..memory import Charge
 from .catalogue_row import (
     Alike,
     AnswerRow,
@@ -51,6 +52,7 @@ class _Tape(OpenTape):
 class _Batches:
     def __init__(self, tape: _Tape, from_n: int, *, waits: bool) -> None:
         self.damage: Sequence[Damage] = ()
+        self.held: Charge | None = None  # not charged: the records are in memory already
         self._tape = tape
         self._at = 0
         self._from_n = from_n

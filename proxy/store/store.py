@@ -18,6 +18,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
+from ..memory import Charge
 from .catalogue_row import AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow
 
 __all__ = [
@@ -107,6 +108,9 @@ class Filter:
 
 class Batches(Protocol):
     """An iterator over records in order, in batches that are never empty. An abandoned one holds no resources."""
+
+    #: If set, it is charged for a long line until the next batch, and waited for if it has no room.
+    held: Charge | None
 
     def __aiter__(self) -> "Batches": ...
 

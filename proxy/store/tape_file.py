@@ -27,6 +27,8 @@ from wiretape.events.core.limits import TAPE_LINE_BYTES_MAX
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Reader
 
+from ..limits import MEMORY_SAMPLE_S
+from ..memory import Charge
 from .catalogue_row import StreamRow, opened_row
 from .folder import Folder, day_of
 from .store import StoreError, StoreFullError, StreamMissingError, TapeBrokenError
@@ -50,12 +52,14 @@ __all__ = [
 
 #: What one read of a tape takes: 1 MB decodes in about 15 ms.
 CHUNK_BYTES: Final = 1024 * 1024
-#: What a follower reads at once, in a thread: the bytes may have to come from the disk.
-_BATCH_BYTES: Final = 256 * 1024
+#: What a follower reads at once, in a thread: the bytes may have to come from the disk. 64 frames are parsed to 200 KB.
+_BATCH_BYTES: Final = 16 * 1024
 #: What it reads of a live tape in the loop: the kernel has just had these bytes, and 250 records decode in 1 ms.
 _INLINE_BYTES: Final = 64 * 1024
 #: No room on the disk, in the quota, or below RLIMIT_FSIZE (P06, P11).
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: A line as it is read, its parts, their value, and what is made of them to be sent.
+_LONG_LINE_TIMES: Final = 5
 #: Of this process or of the machine; one is free again as soon as a stream ends (P10).
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FLAGS: Final = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -362,27 +366,33 @@ class TapeReader(Reader):
         super().__init__()
         #: The byte after the last line read.
         self.at = 0
+        #: The next line is longer than the last read may take.
+        self.too_long = False
         self._opened = opened
 
-    def read(self, size: int = CHUNK_BYTES, *, until: int | None = None) -> list[Record]:
-        """Return the next records, about `size` bytes and not beyond byte `until`; none if there are no more yet.
+    def read(
+        self, size: int = CHUNK_BYTES, *, until: int | None = None, line_bytes_max: int = TAPE_LINE_BYTES_MAX
+    ) -> list[Record]:
+        """Return the next records, about `size` bytes and not beyond byte `until`; none if there are no more yet, or
+        if the next line is longer than `line_bytes_max`.
 
         Raises TapeError if the format is newer than this version reads.
         """
-        while lines := self._lines(size, until):
+        while lines := self._lines(size, until, line_bytes_max):
             self.at += len(lines)
             if records := self.feed(lines):
                 return records
         return []
 
-    def _lines(self, size: int, until: int | None) -> bytes:
+    def _lines(self, size: int, until: int | None, line_bytes_max: int) -> bytes:
         fd = self._opened()
         try:
             while True:
                 wanted = size if until is None else min(size, until - self.at)
                 data = os.pread(fd, wanted, self.at) if wanted > 0 else b""
                 end = data.rfind(b"\n") + 1
-                if end or len(data) < size:
+                self.too_long = not end and len(data) == size and line_bytes_max < size < TAPE_LINE_BYTES_MAX
+                if end or len(data) < size or self.too_long:
                     return data[:end]
                 if size > TAPE_LINE_BYTES_MAX:  # the decoder reports it and skips to the next line
                     return data
@@ -409,9 +419,20 @@ class TapeBatches(TapeReader):
     """The records of one tape in batches, from record `from_n` on; of a live tape also those still to come."""
 
     def __init__(
-        self, stream: str, opened: Callable[[], int], from_n: int, live: TapeFile | None, *, waits: bool
+        self,
+        stream: str,
+        opened: Callable[[], int],
+        from_n: int,
+        live: TapeFile | None,
+        long_lines: trio.CapacityLimiter,
+        *,
+        waits: bool,
     ) -> None:
+        """`long_lines` has the thread that reads them for all readers: each takes five times its bytes meanwhile."""
         super().__init__(opened)
+        self._long_lines = long_lines
+        self.held: Charge | None = None
+        self._long_bytes = 0
         self._stream = stream
         self._from_n = from_n
         self._live = live
@@ -422,6 +443,7 @@ class TapeBatches(TapeReader):
 
     async def __anext__(self) -> list[Record]:
         live = self._live
+        await self._charge(0)
         while True:
             if live is not None and self.at >= live.shown:
                 if self._waits and not live.hidden:
@@ -440,10 +462,17 @@ class TapeBatches(TapeReader):
 
     async def _next(self) -> list[Record]:
         live, at = self._live, self.at
-        read = partial(self.read, _BATCH_BYTES, until=None if live is None else live.shown)
+        until = None if live is None else live.shown
+        read = partial(self.read, _BATCH_BYTES, until=until, line_bytes_max=_INLINE_BYTES)
         try:
             if live is None or live.shown - at > _INLINE_BYTES:
                 records = await trio.to_thread.run_sync(read)
+                size = _INLINE_BYTES
+                while self.too_long and not records:
+                    size *= 2
+                    await self._charge(_LONG_LINE_TIMES * size)
+                    read = partial(self.read, _BATCH_BYTES, until=until, line_bytes_max=size)
+                    records = await trio.to_thread.run_sync(read, limiter=self._long_lines)
             else:
                 await trio.lowlevel.checkpoint()
                 records = read()
@@ -454,3 +483,12 @@ class TapeBatches(TapeReader):
         if live is not None and self.at == at:
             raise TapeBrokenError(f"the tape of {self._stream} is shorter than what was written")
         return records
+
+    async def _charge(self, size: int) -> None:
+        """Charge so many bytes instead of those charged before; wait until there is room."""
+        if self.held is not None and size != self._long_bytes:
+            self.held.remove(self._long_bytes)
+            self._long_bytes = 0
+            while not self.held.add(size):  # noqa: ASYNC110 - it is others who release
+                await trio.sleep(MEMORY_SAMPLE_S)
+            self._long_bytes = size

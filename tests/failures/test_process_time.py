@@ -15,7 +15,8 @@ from tests.support.house import ASKED, DONE, HEAD, House, Peer, call, finish, ho
 from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.api import streams as following_events
-from wiretape.proxy.relay.app import memory_allows, resident_bytes
+from wiretape.proxy.limits import MEMORY_A_STREAM_BYTES, MEMORY_SAMPLE_S
+from wiretape.proxy.memory import Charge, Memory, resident_bytes
 from wiretape.proxy.server.asgi import Reaper
 
 HOUR: Final = 3_600.0
@@ -302,17 +303,17 @@ MIB: Final = 1024 * 1024
 @pytest.mark.case("P13")
 @pytest.mark.parametrize("at_once", [1, 10, 1_000])
 @pytest.mark.parametrize("stream_bytes", [90 * 1024, 256 * 1024])
-def test_streams_are_refused_before_memory_is_full(stream_bytes: int, at_once: int) -> None:
+async def test_streams_are_refused_before_memory_is_full(
+    autojump_clock: MockClock, stream_bytes: int, at_once: int
+) -> None:
     """256 MB, a thousand streams, so many of them between two looks at the memory; each grows after it was let in."""
     most, base, running, refused = 256 * MIB, 60 * MIB, 0, 0
+    memory = Memory(most, lambda: base + running * stream_bytes)
     for _ in range(1_000 // at_once):
-        resident, begun = base + running * stream_bytes, 0
-        for _ in range(at_once):
-            if memory_allows(most, resident, begun):
-                begun += 1
-            else:
-                refused += 1
-        running += begun
+        await trio.sleep(MEMORY_SAMPLE_S)
+        begun = [Charge(memory).add(MEMORY_A_STREAM_BYTES) for _ in range(at_once)]
+        running += sum(begun)
+        refused += at_once - sum(begun)
         assert base + running * stream_bytes <= most - 24 * MIB  # room for one stream at its worst
     assert running >= 600
     assert refused == 1_000 - running

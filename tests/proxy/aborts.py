@@ -52,7 +52,7 @@ class Figures:
         """What was not there before: nothing, where all is well. Idle upstream connections are meant to stay."""
         found = [
             f"{name}: {self.before[name]} before, {self.after[name]} after"
-            for name in ("tasks", "streams")
+            for name in ("tasks", "streams", "charged")
             if self.after[name] != self.before[name]
         ]
         # Idle connections have no task; each is one descriptor.

@@ -11,6 +11,7 @@ from wiretape.events.core.json_text import parse
 from wiretape.proxy.api.control import control_app
 from wiretape.proxy.api.metrics import Metrics
 from wiretape.proxy.config.model import Config, Key, Secret
+from wiretape.proxy.memory import Memory
 from wiretape.proxy.relay.app import Application
 from wiretape.proxy.relay.delivery import Delivery
 from wiretape.proxy.relay.relay import Services
@@ -29,6 +30,7 @@ class Running:
     def __init__(self) -> None:
         self.live: dict[str, Delivery] = {}
         self.draining = False
+        self.memory = Memory()
 
 
 class Said:
@@ -66,7 +68,6 @@ class House:
         self.control = control_app(
             registry=self.running,
             store=store,
-            config=config,
             metrics=self.metrics,
             log_error=self.said.error,
             wall=lambda: CREATED + 60.0,

@@ -75,6 +75,7 @@ def held(home: Running, log: Silent) -> dict[str, Any]:
         "tasks": trio.lowlevel.current_statistics().tasks_living,
         "idle": len(assembly.services.transport.pool),
         "streams": len(assembly.registry.live),
+        "charged": assembly.services.memory.held_bytes,
         "failed": log.failed,
     }
 

@@ -307,6 +307,7 @@ async def house(
                 await home.check()
         assert not assembly.registry.live, "V4: no stream is left"
         assert not peers.still_open, "V4: no connection to an upstream is left"
+        assert not assembly.services.memory.held_bytes, "V4: no memory is charged any more"
         nursery.cancel_scope.cancel()
 
 

@@ -157,7 +157,7 @@ SLICE_RECORDS: Final = 100
 #: A running stream holds its client, its upstream and its tape.
 DESCRIPTORS_A_STREAM: Final = 3
 
-#: Reserve for everything else: listeners, the catalogue, the log, refused connections (P10).
+#: Reserve for everything else: listeners, the catalogue, the log, tapes that are read (P10).
 DESCRIPTORS_RESERVED: Final = 64
 
 #: Body of a failed response; U11 sends 2 MB of HTML.
@@ -208,8 +208,14 @@ STREAM_BYTES_MAX: Final = 256 * 1024 * 1024
 #: A request body up to this size is read whole so that it can be sent again; a larger one is relayed as it comes.
 UPLOAD_INLINE_BYTES_MAX: Final = 256 * 1024
 
-#: For a whole request body to arrive (C16).
+#: For the next part of a request's body, while Wiretape waits for it (C16).
 UPLOAD_TIMEOUT_S: Final = 60.0
+
+#: Time spent waiting for a body before its speed counts: a mobile network that drops out for half a minute.
+BODY_GRACE_S: Final = 30.0
+
+#: Average speed of a body beyond that: 8 kbit/s, a third of what GPRS manages. Apache asks for 500.
+BODY_BYTES_A_SECOND_MIN: Final = 1_000
 
 #: Frames emitted and not yet taken by the client; beyond it the client is served from the tape (C03).
 WINDOW_BYTES_MAX: Final = 128 * 1024
@@ -242,11 +248,24 @@ DOCTOR_TIMEOUT_S: Final = 5.0
 #: 128 is the kernel's usual cap; 1,000 clients that reconnect at once must not be turned away.
 ACCEPT_BACKLOG: Final = 1_024
 
-#: Between two log lines about failed accepts; hypercorn wrote 70 tracebacks a second.
-ACCEPT_LOG_S: Final = 1.0
-
 #: After a failed accept, as in trio.
 ACCEPT_RETRY_S: Final = 0.1
+
+#: Clients at once for each stream that may run: those that follow streams, and connections that SDKs keep open. An
+#: idle one costs 10 KB.
+CONNECTIONS_A_STREAM: Final = 4
+
+#: Clients beyond one for each stream that the descriptor limit allows, for requests that start no stream.
+CONNECTIONS_SPARE: Final = 16
+
+#: Clients that are refused at the same moment, since each needs a descriptor; the next one waits in the backlog.
+REFUSED_AT_ONCE: Final = 8
+
+#: Incomplete request heads of all clients: 4,000 times the 8 KiB of an honest head with a long key and cookies.
+HEADS_BYTES_MAX: Final = 32 * 1024 * 1024
+
+#: Between two log lines about one limit: an attack of hours must not fill a disk.
+LIMITED_LOG_S: Final = 60.0
 
 #: A request's body that the app has not received yet: four socket reads.
 BODY_AHEAD_BYTES_MAX: Final = 256 * 1024
@@ -262,9 +281,9 @@ CLIENT_IDLE_TIMEOUT_S: Final = 75.0
 LINGER_TIMEOUT_S: Final = 1.0
 
 #: Requests that are kept until the response before them is complete; beyond it nothing more is read.
-PIPELINED_BYTES_MAX: Final = 256 * 1024
+PIPELINED_BYTES_MAX: Final = 64 * 1024
 
-#: From the first byte of a request's head to its last; also a TLS handshake.
+#: From the first byte of a request's head to its last; on a new connection already from its beginning.
 REQUEST_HEAD_TIMEOUT_S: Final = 10.0
 
 #: Sends of one connection without waiting, before other tasks run: a checkpoint costs 3 us, a send 8.

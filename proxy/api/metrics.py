@@ -39,6 +39,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "wiretape_retries_total": ("Attempts after the first one.",),
         "wiretape_log_bytes_total": ("Bytes on tapes that have ended.",),
         "wiretape_refused_total": ("Requests refused, by status.", "status"),
+        "wiretape_limited_total": ("Connections and requests that a limit closed or refused.", "limit"),
     }
 )
 
@@ -84,6 +85,10 @@ class Metrics(Collector):
     def refused(self, status: int) -> None:
         """Count one request that did not become a stream."""
         self._counters["wiretape_refused_total"].labels(str(status) if 400 <= status <= 599 else "other").inc()
+
+    def limited(self, limit: str) -> None:
+        """Count what a limit closed or refused; the names of limits are ours."""
+        self._counters["wiretape_limited_total"].labels(limit).inc()
 
     @property
     def refusals(self) -> Mapping[str, int]:

@@ -13,10 +13,13 @@ import trio
 from ..http1 import Headers
 from ..key_patterns import masked_path
 from ..limits import (
+    CONNECTIONS_A_STREAM,
+    CONNECTIONS_SPARE,
     DESCRIPTORS_A_STREAM,
     DESCRIPTORS_RESERVED,
     INFLATED_AT_ONCE,
     MEMORY_A_STREAM_BYTES,
+    REFUSED_AT_ONCE,
     UPLOAD_INLINE_BYTES_MAX,
 )
 from ..memory import Charge
@@ -37,7 +40,7 @@ from .stream_request import (
     whole_body,
 )
 
-__all__ = ["Application", "Registry", "new_stream_id", "streams_that_fit"]
+__all__ = ["Application", "Registry", "connections_that_fit", "new_stream_id", "streams_that_fit"]
 
 #: Wiretape's own paths that read tapes.
 _READERS: Final = b"/wiretape/streams/"
@@ -79,8 +82,8 @@ class Application:
                     await self._control({**scope, "caller": admitted.caller, "held": held}, receive, send)
                     return
                 request = self._registry.refusal() or await self._request(admitted, scope, receive, held)
-                if isinstance(request, StreamRequest):
-                    request = self._registry.refusal() or request  # again, since the body may have taken its time
+                if isinstance(request, StreamRequest):  # again, since the body may have taken its time
+                    request = self._registry.refusal() or self._registry.share_refusal(request) or request
             except AnswerError as bad:
                 request = bad.answer
             finally:
@@ -171,7 +174,7 @@ class Registry:
         self._on_ended = on_ended
         self._relays: dict[str, Relay] = {}
         self._nursery: trio.Nursery | None = None
-        self._streams_max = min(services.config.streams_max, streams_that_fit())
+        self.streams_max = min(services.config.streams_max, streams_that_fit())
         self._empty: trio.Event | None = None
         #: Requests whose body is still on its way: a shutdown does not wait for them.
         self.reading: set[trio.CancelScope] = set()
@@ -187,12 +190,33 @@ class Registry:
         config = self._services.config
         if self.draining:
             return busy("Wiretape is shutting down. Retry in a moment.", "shutdown")
-        if len(self.live) >= self._streams_max:
-            return busy(f"Stream limit reached ({self._streams_max} streams). Retry later.", "streams_max")
+        if len(self.live) >= self.streams_max:
+            return busy(f"Stream limit reached ({self.streams_max} streams). Retry later.", "streams_max")
         health = self._services.store.health
         if health.failure and config.on_log_failure == "stop" and not health.full:
             return busy("Tapes cannot be written (on_log_failure = stop).", "log_failure")
         return None
+
+    def share_refusal(self, request: StreamRequest) -> Answer | None:
+        """Return why this request may not have one of the last places: uploads that still arrive get half of all
+        places at most, and, if there are several keys, each key three quarters of the places of its kind.
+        """
+        running, places, own = list(self._relays.values()), self.streams_max, 0
+        if isinstance(request.body, Upload):
+            places = max(1, places // 2)
+            running = [each for each in running if isinstance(each.request.body, Upload) and each.request.body.arrives]
+            if len(running) >= places:
+                return self._limited("uploads", f"Upload limit reached ({places} uploads). Retry later.")
+        share = max(1, places * 3 // 4)
+        if len(running) >= share and len(self._services.config.keys) > 1:
+            own = sum(relay.request.caller == request.caller for relay in running)
+        if own >= share:
+            return self._limited("key_share", f"This key has its share of all places ({share}). Retry later.")
+        return None
+
+    def _limited(self, limit: str, message: str) -> Answer:
+        self._services.limited(limit, message)
+        return busy(message, limit)
 
     def start(self, request: StreamRequest) -> Delivery:
         """Start the relay of a request that was not refused, with its charge; return its client's side."""
@@ -254,7 +278,15 @@ def new_stream_id() -> str:
 
 def streams_that_fit() -> int:
     """Return how many streams the descriptor limit allows: each has a client, an upstream and a tape (P10, L01)."""
+    return max(1, (_free_descriptors() - CONNECTIONS_SPARE) // DESCRIPTORS_A_STREAM)
+
+
+def connections_that_fit(streams: int) -> int:
+    """Return how many clients there may be at once, so that so many streams have their other descriptors."""
+    free = _free_descriptors() - streams * (DESCRIPTORS_A_STREAM - 1)
+    return max(1, min(free, streams * CONNECTIONS_A_STREAM + CONNECTIONS_SPARE))
+
+
+def _free_descriptors() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return 2**31
-    return max(1, (soft - DESCRIPTORS_RESERVED) // DESCRIPTORS_A_STREAM)
+    return (2**31 if soft == resource.RLIM_INFINITY else soft) - DESCRIPTORS_RESERVED - REFUSED_AT_ONCE

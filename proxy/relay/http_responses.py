@@ -48,7 +48,7 @@ _OUR_ERRORS: Final[Mapping[str, tuple[int, str, str]]] = MappingProxyType(
             "The tape of this stream cannot be written, so nothing is delivered (on_log_failure = stop).",
         ),
         "upload": (413, "body_too_large", "The request body is longer than the limit."),
-        "slow_upload": (408, "body_timeout", "The request body stopped arriving."),
+        "slow_upload": (408, "body_timeout", "The request body came too slowly."),
     }
 )
 

@@ -24,7 +24,6 @@ from ..limits import (
     LOOK_UP_AGAIN_S,
     PARSE_INLINE_BYTES_MAX,
     READ_WHOLE_TIMES,
-    UPLOAD_TIMEOUT_S,
 )
 from ..memory import Charge
 from ..server.asgi import Receive
@@ -94,12 +93,10 @@ class Upload:
 
     async def __anext__(self) -> bytes:
         while not self._done.is_set():
-            message: Any = None
-            with trio.move_on_after(UPLOAD_TIMEOUT_S):
-                message = await self._receive()
-            if message is None:
-                raise UploadError("slow_upload", f"The client sent nothing of its body for {UPLOAD_TIMEOUT_S:g} s.")
+            message = await self._receive()
             if message["type"] == "http.disconnect":
+                if message.get("limit"):
+                    raise UploadError("slow_upload", message["limit"])
                 raise UploadError("client_gone", "The client disconnected in the middle of its request.")
             data: bytes = message.get("body", b"")
             self._left_bytes -= len(data)
@@ -111,6 +108,11 @@ class Upload:
             if data:
                 return data
         raise StopAsyncIteration
+
+    @property
+    def arrives(self) -> bool:
+        """The client has not sent everything, and the upstream has not answered."""
+        return not self._done.is_set()
 
     def abandon(self) -> None:
         """Yield no more pieces: the upstream has answered."""
@@ -131,21 +133,20 @@ async def whole_body(receive: Receive, bytes_max: int, held: Charge, length: int
     parts: list[bytes] = []
     left_bytes = bytes_max
     take(held, READ_WHOLE_TIMES * (length or 0))
-    with trio.move_on_after(UPLOAD_TIMEOUT_S):  # C16
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            parts.append(message.get("body", b""))
-            left_bytes -= len(parts[-1])
-            if left_bytes < 0:
-                raise AnswerError(too_long(bytes_max))
-            if length is None:
-                take(held, READ_WHOLE_TIMES * len(parts[-1]))
-            if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
-    text = f"The request body did not arrive within {UPLOAD_TIMEOUT_S:g} s."
-    raise AnswerError(_bad_request(408, text, "body_timeout", CLOSE))
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            if message.get("limit"):  # C16
+                raise AnswerError(_bad_request(408, message["limit"], "body_timeout", CLOSE))
+            return None
+        parts.append(message.get("body", b""))
+        left_bytes -= len(parts[-1])
+        if left_bytes < 0:
+            raise AnswerError(too_long(bytes_max))
+        if length is None:
+            take(held, READ_WHOLE_TIMES * len(parts[-1]))
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def decoded(body: bytes, coding: str, bytes_max: int, threads: trio.CapacityLimiter, held: Charge) -> bytes:

@@ -26,6 +26,8 @@ from wiretape.events.core.errors import LocalError
 from ..http1 import PHRASES, Dechunker, MalformedError, format_head
 from ..limits import (
     BODY_AHEAD_BYTES_MAX,
+    BODY_BYTES_A_SECOND_MIN,
+    BODY_GRACE_S,
     CLIENT_IDLE_TIMEOUT_S,
     LEFT_LOOK_S,
     LINGER_TIMEOUT_S,
@@ -34,10 +36,12 @@ from ..limits import (
     RECEIVE_BYTES_MAX,
     REQUEST_HEAD_TIMEOUT_S,
     SENDS_A_TURN,
+    UPLOAD_TIMEOUT_S,
     WRITE_TIMEOUT_S,
 )
 from .asgi import App, Reaper, together
 from .request_head import HeadReader, Refusal, RequestHead, refusal_bytes
+from .room import Room
 
 __all__ = ["ClientSocket", "Connection", "Exchange"]
 
@@ -49,6 +53,13 @@ _LAST_CHUNK: Final = b"0\r\n\r\n"
 #: Headers of a response that only the server sets.
 _FRAMING_HEADERS: Final = frozenset({b"connection", b"transfer-encoding", b"upgrade"})
 
+_NO_ROOM: Final = "This server has no room for more connections. Retry in a moment."
+_SLOW_HEAD: Final = f"Closed a connection without a complete request head after {REQUEST_HEAD_TIMEOUT_S:g} s."
+_SLOW_BODY: Final = (
+    f"The request body came too slowly: nothing for {UPLOAD_TIMEOUT_S:g} s, or after {BODY_GRACE_S:g} s less than "
+    f"{BODY_BYTES_A_SECOND_MIN} bytes a second."
+)
+
 _Framing = Literal["chunked", "length", "close", "none"]
 
 
@@ -58,19 +69,30 @@ class ClientSocket:
     def __init__(self, stream: trio.SocketStream, reaper: Reaper) -> None:
         self.over = False
         """Nothing more is sent."""
+        self.late = False
+        """It was closed because the client sent nothing, or no complete head, in time."""
         self._stream = stream
         self._socket = stream.socket
         self._raw: socket.socket = getattr(stream.socket, _RAW)
         self._reaper = reaper
         self._sending = trio.Lock()
-        self._send_by = self._end_by = inf
         self._sends_without_wait = 0
+        self._send_by = inf
+        self._end_by = trio.current_time() + REQUEST_HEAD_TIMEOUT_S
         self._check_once = partial(_check, weakref.ref(self), again=False)
-        reaper.watch(partial(_check, weakref.ref(self), again=True), _next_check(trio.current_time()))
+        self.watch(self, REQUEST_HEAD_TIMEOUT_S)
 
     def addresses(self) -> tuple[tuple[str, int], tuple[str, int]]:
         """Return the addresses of the client and of this server; raise OSError if the client has left."""
         return self._socket.getpeername()[:2], self._socket.getsockname()[:2]
+
+    def network(self) -> str:
+        """Return the address of the client, of IPv6 its first 64 bits; an empty string if the client has left."""
+        try:
+            host: str = self._socket.getpeername()[0]
+        except OSError:
+            return ""
+        return host if ":" not in host else socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex()
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -156,6 +178,10 @@ class ClientSocket:
         if within_s < CLIENT_IDLE_TIMEOUT_S:
             self._reaper.watch(self._check_once, self._end_by)
 
+    def watch(self, what: "ClientSocket | Exchange", after_s: float) -> None:
+        """Let the reaper check deadlines, first after so many seconds, as long as something else keeps them alive."""
+        self._reaper.watch(partial(_check, weakref.ref(what), again=True), trio.current_time() + after_s)
+
     def end(self) -> None:
         """Close the connection. A send that is under way makes it an abort."""
         self.over = True
@@ -188,32 +214,31 @@ class ClientSocket:
         if self._send_by <= now:
             self.abort()
         elif self._end_by <= now:
+            self.late = self.late or not self.over
             self.end()
         else:
-            return min(_next_check(now), self._send_by, self._end_by)
+            return min(together(now, now + min(WRITE_TIMEOUT_S, CLIENT_IDLE_TIMEOUT_S)), self._send_by, self._end_by)
         return None
 
 
-def _next_check(now: float) -> float:
-    return together(now, now + min(WRITE_TIMEOUT_S, CLIENT_IDLE_TIMEOUT_S))
-
-
-def _check(reference: weakref.ref[ClientSocket], now: float, *, again: bool) -> float | None:
-    """Let the reaper check a socket without keeping it alive."""
-    client = reference()
-    at = None if client is None else client.check_deadlines(now)
+def _check(reference: "weakref.ref[ClientSocket | Exchange]", now: float, *, again: bool) -> float | None:
+    """Let the reaper check a socket or an exchange without keeping it alive."""
+    found = reference()
+    at = None if found is None else found.check_deadlines(now)
     return at if again else None
 
 
 class Exchange:
     """The state of one request; its connection feeds it, its app receives and sends. It is the `ClientConnection`."""
 
-    def __init__(self, head: RequestHead, client: ClientSocket) -> None:
+    def __init__(self, head: RequestHead, client: ClientSocket, on_limited: Callable[[str, str], None]) -> None:
         self.keep_alive = head.keep_alive
         self.request_whole = head.length == 0
         """The request's body was received to its end."""
         self.over = False
         """The response is whole, or was cut."""
+        self.since = trio.current_time()
+        """When that was, or when the request began."""
         self.until_over: trio.CancelScope | None = None
         """Cancelled when it is over, for a connection that waits for that."""
         self._head = head
@@ -229,6 +254,18 @@ class Exchange:
         self._changed = trio.lowlevel.ParkingLot()
         self._framing: _Framing | None = None
         self._response_left = 0
+        self._on_limited = on_limited
+        self._body_bytes = 0
+        self._asked_at: float | None = None
+        """Since when the app waits for a part of the body."""
+        self._waited_s = 0.0
+        self._cut = ""
+        """Why the rest of the body is not received."""
+
+    @property
+    def receiving(self) -> bool:
+        """The request is not complete, and the response has not begun."""
+        return not (self.request_whole or self._framing or self.over)
 
     # -- the connection's side ----------------------------------------------------------------------------------------
 
@@ -257,6 +294,7 @@ class Exchange:
             self._wants_continue = False
             self._parts.append(body)
             self._waiting_bytes += len(body)
+            self._body_bytes += len(body)
         self._changed.unpark_all()
         while self._waiting_bytes > BODY_AHEAD_BYTES_MAX and not self._left:
             with trio.move_on_after(LEFT_LOOK_S):
@@ -276,6 +314,24 @@ class Exchange:
         self._client.send_now(refusal_bytes(Refusal(400, "The request body is not HTTP/1.1.")))
         self._client.linger()
         return 400
+
+    def check_deadlines(self, now: float) -> float | None:
+        """Cut a body that comes too slowly; return when to check again. Only time in which the app waits counts."""
+        if self.request_whole or self._left or self._cut:
+            return None
+        waiting_s = 0.0 if self._asked_at is None else now - self._asked_at
+        left_s = BODY_GRACE_S + self._body_bytes / BODY_BYTES_A_SECOND_MIN - self._waited_s - waiting_s
+        left_s = min(left_s, UPLOAD_TIMEOUT_S - waiting_s)
+        if left_s > 0:
+            return now + left_s
+        self._on_limited("slow_body", _SLOW_BODY)
+        self.cut(_SLOW_BODY)
+        return None
+
+    def cut(self, why: str) -> None:
+        """Receive no more of the body; the app learns the reason."""
+        self._cut = why
+        self._changed.unpark_all()
 
     def leave(self) -> None:
         """Notify the app that the client has left."""
@@ -310,7 +366,7 @@ class Exchange:
 
     async def receive(self) -> dict[str, Any]:
         """Return what came of the body, joined to one message; then `http.disconnect`, once the client has left or the
-        response is whole.
+        response is whole. Its `limit` is the reason why a body was cut, and then the client can still be answered.
         """
         if self._wants_continue and not (self._framing or self._left):
             self._wants_continue = False
@@ -322,9 +378,13 @@ class Exchange:
                 self._waiting_bytes = 0
                 self._end_received = self.request_whole
                 self._changed.unpark_all()
+                if self._asked_at is not None:
+                    self._waited_s += trio.current_time() - self._asked_at
+                    self._asked_at = None
                 return {"type": "http.request", "body": body, "more_body": not self.request_whole}
-            if self._left:
-                return {"type": "http.disconnect"}
+            if self._left or self._cut:
+                return {"type": "http.disconnect", "limit": self._cut}
+            self._asked_at = self._asked_at or trio.current_time()
             await self._changed.park()
 
     async def send(self, message: Any) -> None:
@@ -395,6 +455,7 @@ class Exchange:
 
     def _finish(self) -> None:
         self.over = self._left = True
+        self.since = trio.current_time()
         self._callback = None
         self._changed.unpark_all()
         if self.until_over is not None:
@@ -409,13 +470,14 @@ class Exchange:
 class Connection:
     """`run` it once; the socket is closed when it returns."""
 
-    def __init__(
-        self, app: App, client: ClientSocket, *, log: Callable[[str], None], on_refused: Callable[[int], None]
-    ) -> None:
+    def __init__(self, app: App, client: ClientSocket, room: Room) -> None:
+        self.address = client.network()
+        self.held_bytes = 0
+        self._since = trio.current_time()
         self._app = app
         self._client = client
-        self._log = log
-        self._on_refused = on_refused
+        self._room = room
+        self._settings = room.settings
         self._heads = HeadReader()
         self._exchange: Exchange | None = None
 
@@ -434,12 +496,39 @@ class Connection:
         except* OSError:
             pass  # the client left while it was being accepted
         except* Exception as group:  # noqa: BLE001 - an error ends this connection, and nothing else
-            self._log(f"a connection failed: {_one_line(group)}")
+            self._settings.log(f"a connection failed: {_one_line(group)}")
             client.abort()
         finally:
             if self._exchange is not None:
                 self._exchange.abort()
             client.end()
+
+    async def refuse(self) -> None:
+        """Answer any request with 503, because there is no room."""
+        self._settings.on_refused(503)
+        self._settings.on_limited("connections_refused", _NO_ROOM)
+        self._client.send_now(refusal_bytes(Refusal(503, _NO_ROOM)))
+        self._client.linger()
+        await self._client.receive()
+        self._client.end()
+
+    @property
+    def can_go(self) -> int:
+        """Implement Guest."""
+        if self._exchange is None or self._exchange.over:
+            return 2
+        return 1 if self._exchange.receiving else 0
+
+    @property
+    def waits_since(self) -> float:
+        """Implement Guest."""
+        return self._since if self._exchange is None else self._exchange.since
+
+    def make_way(self) -> None:
+        """Implement Guest."""
+        if self._exchange is not None:
+            self._exchange.cut(_NO_ROOM)
+        self._client.end()
 
     def retire(self) -> None:
         """End after the response that is under way, which says so if its head is not sent yet; at once if none is."""
@@ -450,14 +539,13 @@ class Connection:
 
     async def _serve(self, nursery: trio.Nursery, addresses: tuple[Any, Any]) -> None:
         data: bytes | None = b""
-        self._client.expect(CLIENT_IDLE_TIMEOUT_S)
         while data is not None:
             head = await self._read_head(data)
             if head is None:
                 return
             self._client.expect(inf)
-            exchange = self._exchange = Exchange(head, self._client)
-            nursery.start_soon(exchange.run, self._app, _scope(head, exchange, addresses), self._log)
+            exchange = self._exchange = Exchange(head, self._client, self._settings.on_limited)
+            nursery.start_soon(exchange.run, self._app, _scope(head, exchange, addresses), self._settings.log)
             data = await self._read_on(exchange, head.rest)
 
     async def _read_head(self, data: bytes) -> RequestHead | None:
@@ -466,16 +554,23 @@ class Connection:
             started = self._heads.started
             head = self._heads.feed(data)
             if isinstance(head, Refusal):
-                self._on_refused(head.status)
+                self._settings.on_refused(head.status)
                 await self._client.send(refusal_bytes(head))
                 self._client.linger()
                 return None
             if head is not None:
+                if self.held_bytes:
+                    self._room.hold(self, 0)
                 return head
-            if self._heads.started and not started:
+            if self._heads.started:
+                self._room.hold(self, self._heads.held_bytes)
+            if self._heads.started and not started and self._exchange is not None:  # the first deadline began earlier
                 self._client.expect(REQUEST_HEAD_TIMEOUT_S)
+            data = b""  # it may be large, and the next one may never come
             data = await self._client.receive()
             if not data:
+                if self._client.late and (self._heads.started or self._exchange is None):
+                    self._settings.on_limited("slow_head", _SLOW_HEAD)
                 return None
 
     async def _read_on(self, exchange: Exchange, data: bytes) -> bytes | None:
@@ -484,6 +579,8 @@ class Connection:
         """
         try:
             rest = await exchange.feed(data)
+            if not exchange.request_whole:
+                self._client.watch(exchange, BODY_GRACE_S)
             while not exchange.request_whole:
                 data = await self._client.receive()
                 if not data:
@@ -492,7 +589,7 @@ class Connection:
         except MalformedError:
             status = exchange.malformed()
             if status is not None:
-                self._on_refused(status)
+                self._settings.on_refused(status)
             return None
         after = bytearray(rest)
         while not exchange.over:

@@ -59,6 +59,11 @@ class HeadReader:
         self._data = bytearray()
         self._scanned = 0
 
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of an incomplete head."""
+        return len(self._data)
+
     def feed(self, data: bytes) -> RequestHead | Refusal | None:
         """Return the head, why it is refused, or None while it is incomplete."""
         held = self._data
@@ -143,13 +148,14 @@ def _headers_refusal(headers: Headers, single: dict[bytes, bytes], *, old: bool)
 
 def refusal_bytes(refusal: Refusal) -> bytes:
     """Return the whole response, an error object as OpenAI clients read it."""
-    kind = "server_error" if refusal.status == 500 else "invalid_request_error"
+    kind = "invalid_request_error" if refusal.status < 500 else "server_error"
     error = {"message": refusal.message, "type": kind, "param": None, "code": f"http_{refusal.status}"}
     body = dumps({"error": error})
     headers = (
         (b"content-type", b"application/json"),
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),
+        *(((b"retry-after", b"1"),) if refusal.status == 503 else ()),
         (b"content-length", b"%d" % len(body)),
         (b"connection", b"close"),
     )

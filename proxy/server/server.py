@@ -5,26 +5,19 @@ It has no lifespan, because the app needs none, and no HTTP/2.
 
 import errno
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 import trio
 
 from wiretape.events.core.errors import WiretapeError
 
-from ..limits import (
-    ACCEPT_BACKLOG,
-    ACCEPT_LOG_S,
-    ACCEPT_RETRY_S,
-    SHUTDOWN_DRAIN_S,
-    SHUTDOWN_GRACE_S,
-    TCP_USER_TIMEOUT_MS,
-)
+from ..limits import ACCEPT_BACKLOG, ACCEPT_RETRY_S, REFUSED_AT_ONCE, TCP_USER_TIMEOUT_MS
 from .asgi import App, Reaper
 from .connection import ClientSocket, Connection
+from .room import Room, ServerSettings
 
-__all__ = ["BindError", "Server", "ServerSettings", "listening", "serve"]
+__all__ = ["BindError", "Server", "listening", "serve"]
 
 #: An address of the host that this machine lacks, as `localhost` has in a container without IPv6; the others serve.
 _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -32,22 +25,6 @@ _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 class BindError(WiretapeError):
     """An address that cannot be listened on; the message is one line."""
-
-
-def _silent(_: object) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
-    """The settings of one server."""
-
-    graceful_s: float = SHUTDOWN_DRAIN_S + SHUTDOWN_GRACE_S
-    """How long responses may go on after a shutdown began; then they are cancelled."""
-    log: Callable[[str], None] = _silent
-    """Called with one line, without a line end."""
-    on_refused: Callable[[int], None] = _silent
-    """Called with the status of each request that was refused before it reached the app."""
 
 
 def listening(host: str, port: int) -> list[socket.socket]:
@@ -98,24 +75,30 @@ class Server:
 
     def __init__(self, app: App, settings: ServerSettings, reaper: Reaper) -> None:
         self.settings = settings
+        self.refusing = 0
+        """Connections that get a 503, because there is no room for them."""
         self._app = app
         self._reaper = reaper
-        self._connections: set[Connection] = set()
+        self._room = Room(settings)
 
     async def handle(self, stream: trio.SocketStream) -> None:
         """Serve one connection, from its first byte to its close."""
-        settings = self.settings
-        client = ClientSocket(stream, self._reaper)
-        connection = Connection(self._app, client, log=settings.log, on_refused=settings.on_refused)
-        self._connections.add(connection)
+        connection = Connection(self._app, ClientSocket(stream, self._reaper), self._room)
+        if not self._room.enter(connection):
+            self.refusing += 1
+            try:
+                await connection.refuse()
+            finally:
+                self.refusing -= 1
+            return
         try:
             await connection.run()
         finally:
-            self._connections.discard(connection)
+            self._room.leave(connection)
 
     def retire(self) -> None:
         """End idle connections at once, the others after the response that is under way."""
-        for connection in list(self._connections):
+        for connection in list(self._room.guests):
             connection.retire()
 
 
@@ -150,16 +133,16 @@ def _authority(sock: socket.socket) -> str:
 
 
 async def _accept(sock: socket.socket, server: Server, connections: trio.Nursery) -> None:
-    logged_at = float("-inf")
     async with trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener:
         while True:
+            if server.refusing >= REFUSED_AT_ONCE:  # each holds a descriptor; the others wait in the kernel's queue
+                await trio.sleep(ACCEPT_RETRY_S)
+                continue
             try:
                 stream = await listener.accept()
-            except OSError as exc:
-                # No descriptors, or a client that left the queue. The others are served later.
-                if trio.current_time() >= logged_at + ACCEPT_LOG_S:
-                    logged_at = trio.current_time()
-                    server.settings.log(f"Cannot accept connections: {exc.strerror or exc}")
+            except OSError as exc:  # no descriptors or no memory: the clients in the queue are served later
+                what = f"Cannot accept connections: {exc.strerror or exc}"
+                server.settings.on_limited("accept", what)
                 await trio.sleep(ACCEPT_RETRY_S)
                 continue
             connections.start_soon(server.handle, stream)

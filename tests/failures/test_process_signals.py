@@ -276,8 +276,8 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @pytest.mark.case("P10")
 async def test_new_streams_are_refused_before_descriptors_run_out(tmp_path: Path) -> None:
-    """94 descriptors are room for ten streams; connections that only lie there are taken from what is kept besides."""
-    before = [sys.executable, "-c", LIMITED, "94"]
+    """118 descriptors are room for ten streams; connections that only lie there make way for those that ask."""
+    before = [sys.executable, "-c", LIMITED, "118"]
     async with serving(tmp_path / "data", endless(0.2), {"WIRETAPE_SHUTDOWN_DRAIN_S": "0"}, before=before) as child:
         clients = [await asking(child) for _ in range(10)]
         assert [await _ask(child) for _ in range(5)] == [b"503"] * 5

@@ -23,7 +23,8 @@ from typing import Any, Final, Literal, cast
 import trio
 
 from wiretape.proxy.server.asgi import Reaper
-from wiretape.proxy.server.server import Server, ServerSettings
+from wiretape.proxy.server.room import ServerSettings
+from wiretape.proxy.server.server import Server
 
 Ended = Literal["chunked", "length", "close", "none", "cut", "reset", "open"]
 """How a body ended: by its last chunk, its length or the close of the connection; `none`: it has no body; `cut` and
@@ -166,9 +167,9 @@ class _End(trio.abc.HalfCloseableStream):
         await trio.lowlevel.checkpoint()
 
 
-def _pair(capacity: int) -> tuple[_End, _End]:
+def _pair(capacity: int, address: str) -> tuple[_End, _End]:
     there, back = _Pipe(capacity), _Pipe(capacity)
-    server, client = ("127.0.0.1", 8787), ("127.0.0.1", next(_ports))
+    server, client = ("127.0.0.1", 8787), (address, next(_ports))
     return _End(back, there, client, server), _End(there, back, server, client)
 
 
@@ -316,8 +317,8 @@ class Harness:
         self._nursery = nursery
         self._capacity = capacity
 
-    async def __call__(self, *, capacity: int | None = None) -> Client:
-        theirs, ours = _pair(capacity or self._capacity)
+    async def __call__(self, *, capacity: int | None = None, address: str = "127.0.0.1") -> Client:
+        theirs, ours = _pair(capacity or self._capacity, address)
         self.ends.append(ours)
         self._nursery.start_soon(self.server.handle, cast(trio.SocketStream, ours))
         await trio.lowlevel.checkpoint()

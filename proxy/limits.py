@@ -208,13 +208,10 @@ STREAM_BYTES_MAX: Final = 256 * 1024 * 1024
 #: A request body up to this size is read whole so that it can be sent again; a larger one is relayed as it comes.
 UPLOAD_INLINE_BYTES_MAX: Final = 256 * 1024
 
-#: For the next part of a request's body, while Wiretape waits for it (C16).
+#: For the next part of a request's body, while Wiretape waits for it, and before its speed counts (C16).
 UPLOAD_TIMEOUT_S: Final = 60.0
 
-#: Time spent waiting for a body before its speed counts: a mobile network that drops out for half a minute.
-BODY_GRACE_S: Final = 30.0
-
-#: Average speed of a body beyond that: 8 kbit/s, a third of what GPRS manages. Apache asks for 500.
+#: Average speed of a body after that: 8 kbit/s, a third of what GPRS manages. Apache asks for 500.
 BODY_BYTES_A_SECOND_MIN: Final = 1_000
 
 #: Frames emitted and not yet taken by the client; beyond it the client is served from the tape (C03).
@@ -255,11 +252,9 @@ ACCEPT_RETRY_S: Final = 0.1
 #: idle one costs 10 KB.
 CONNECTIONS_A_STREAM: Final = 4
 
-#: Clients beyond one for each stream that the descriptor limit allows, for requests that start no stream.
-CONNECTIONS_SPARE: Final = 16
-
-#: Clients that are refused at the same moment, since each needs a descriptor; the next one waits in the backlog.
-REFUSED_AT_ONCE: Final = 8
+#: Clients beyond one for each stream that the descriptor limit allows, for requests that start no stream; and as many
+#: again that are refused at the same moment. The next one waits in the backlog.
+CONNECTIONS_SPARE: Final = 12
 
 #: Incomplete request heads of all clients: 4,000 times the 8 KiB of an honest head with a long key and cookies.
 HEADS_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -279,9 +274,6 @@ CLIENT_IDLE_TIMEOUT_S: Final = 75.0
 #: After a response to a request that was not read to its end, and for the TLS goodbye: what still comes is dropped
 #: meanwhile, so that no reset overtakes the response.
 LINGER_TIMEOUT_S: Final = 1.0
-
-#: Requests that are kept until the response before them is complete; beyond it nothing more is read.
-PIPELINED_BYTES_MAX: Final = 64 * 1024
 
 #: From the first byte of a request's head to its last; on a new connection already from its beginning.
 REQUEST_HEAD_TIMEOUT_S: Final = 10.0

@@ -17,17 +17,15 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Literal
 
-import trio
-
 from .config.model import Secret
 from .key_patterns import MASK, is_secret_name, mask_keys
-from .limits import LIMITED_LOG_S, LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
+from .limits import LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
 from .security.headers import key_forms
 
 if TYPE_CHECKING:
     from .relay.relay import Ended
 
-__all__ = ["Level", "Limited", "Log", "stderr_fd"]
+__all__ = ["Level", "Log", "stderr_fd"]
 
 Level = Literal["info", "warn", "error"]
 
@@ -184,25 +182,6 @@ class Log:
             text = text.replace(secret, MASK)
         text = mask_keys(text)
         return text if len(text) <= LOG_VALUE_CHARS_MAX else f"{text[:LOG_VALUE_CHARS_MAX]}…"
-
-
-class Limited:
-    """What is called whenever a limit cuts something short: it counts all of them, and logs some."""
-
-    def __init__(self, count: Callable[[str], None], log: Callable[..., None]) -> None:
-        self._count = count
-        self._log = log
-        self._next_line: dict[str, tuple[float, int]] = {}
-
-    def __call__(self, limit: str, what: str) -> None:
-        """Count it; log it unless the limit was logged a short while ago. The next line has the number of times."""
-        self._count(limit)
-        now = trio.current_time()
-        at, times = self._next_line.get(limit, (now, 0))
-        if now >= at:
-            self._log("limit", limit=limit, what=what, times=times + 1)
-            at, times = now + LIMITED_LOG_S, -1
-        self._next_line[limit] = (at, times + 1)
 
 
 @lru_cache(maxsize=1)

@@ -17,13 +17,11 @@ from .api.metrics import Metrics
 from .config.model import Config, ConfigError
 from .config.urls import address_of
 from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
-from .log import Limited
 from .memory import Memory
-from .relay.app import Application, Registry, connections_that_fit, new_stream_id
+from .relay.app import Application, Registry, new_stream_id
 from .relay.relay import Log, Services
 from .security.access import Keys, salt_of
-from .server.asgi import App, Reaper
-from .server.room import ServerSettings
+from .server.asgi import App, Reaper, ServerSettings
 from .server.server import listening, serve
 from .store.files import open_files
 from .store.memory import MemoryStore
@@ -73,11 +71,11 @@ async def assembled(
         wall=wall,
         new_id=new_id,
         memory=Memory(config.memory_max_bytes),
-        limited=Limited(metrics.limited, log.warn),
     )
-    registry = Registry(services, on_ended=metrics.on_ended)
+    registry = Registry(services, on_ended=metrics.on_ended, on_limited=metrics.limited)
     metrics.write_times = store.write_times
     metrics.live = lambda: len(registry.live)
+    metrics.warn = log.warn
     metrics.log_lines_dropped = lambda: log.dropped
     control = control_app(registry=registry, store=store, metrics=metrics, log_error=log.error, wall=wall)
     app = Application(services, Keys(config.keys, salt), registry, control, on_refused=metrics.refused)
@@ -185,10 +183,10 @@ async def _serve(
     """Serve the sockets; connections get a little longer than streams, so that each client receives its ending."""
     settings = ServerSettings(
         graceful_s=assembly.services.config.drain_s + SHUTDOWN_FLUSH_S,
-        connections_max=connections_that_fit(assembly.registry.streams_max),
+        connections_max=assembly.registry.connections_max,
         log=lambda line: assembly.services.log.warn("server", why=line),
         on_refused=assembly.metrics.refused,
-        on_limited=assembly.services.limited,
+        on_limited=assembly.metrics.limited,
     )
     await serve(
         assembly.app, sockets, settings=settings, reaper=assembly.reaper, shutdown=stop, task_status=task_status

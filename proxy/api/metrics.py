@@ -9,6 +9,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, get_args
 
+import trio
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
@@ -16,6 +17,7 @@ from prometheus_client.registry import Collector
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Ending
 
+from ..limits import LIMITED_LOG_S
 from ..store.store import WRITE_S, WriteTimes
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ class Metrics(Collector):
         self.live: Callable[[], float] = float
         self.log_lines_dropped: Callable[[], float] = float
         self.write_times = WriteTimes()
+        self.warn: Callable[..., None] = lambda *_, **_fields: None
+        self._next_line: dict[str, float] = {}
         self._registry = registry = CollectorRegistry()
         self._counters = {
             name: Counter(name, what, labels, registry=registry) for name, (what, *labels) in _COUNTERS.items()
@@ -86,9 +90,13 @@ class Metrics(Collector):
         """Count one request that did not become a stream."""
         self._counters["wiretape_refused_total"].labels(str(status) if 400 <= status <= 599 else "other").inc()
 
-    def limited(self, limit: str) -> None:
-        """Count what a limit closed or refused; the names of limits are ours."""
+    def limited(self, limit: str, what: str) -> None:
+        """Count what a limit closed or refused; log each limit once in a while, however often that happens."""
         self._counters["wiretape_limited_total"].labels(limit).inc()
+        now = trio.current_time()
+        if now >= self._next_line.get(limit, now):
+            self._next_line[limit] = now + LIMITED_LOG_S
+            self.warn("limit", limit=limit, what=what)
 
     @property
     def refusals(self) -> Mapping[str, int]:

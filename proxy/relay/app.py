@@ -19,7 +19,6 @@ from ..limits import (
     DESCRIPTORS_RESERVED,
     INFLATED_AT_ONCE,
     MEMORY_A_STREAM_BYTES,
-    REFUSED_AT_ONCE,
     UPLOAD_INLINE_BYTES_MAX,
 )
 from ..memory import Charge
@@ -40,7 +39,7 @@ from .stream_request import (
     whole_body,
 )
 
-__all__ = ["Application", "Registry", "connections_that_fit", "new_stream_id", "streams_that_fit"]
+__all__ = ["Application", "Registry", "new_stream_id", "places_that_fit"]
 
 #: Wiretape's own paths that read tapes.
 _READERS: Final = b"/wiretape/streams/"
@@ -167,14 +166,17 @@ class Application:
 class Registry:
     """The running streams; `run` holds their tasks."""
 
-    def __init__(self, services: Services, *, on_ended: Callable[[Ended], None]) -> None:
+    def __init__(
+        self, services: Services, *, on_ended: Callable[[Ended], None], on_limited: Callable[[str, str], None]
+    ) -> None:
         self.live: dict[str, Delivery] = {}
         self.draining = False
         self._services = services
         self._on_ended = on_ended
+        self._on_limited = on_limited
         self._relays: dict[str, Relay] = {}
         self._nursery: trio.Nursery | None = None
-        self.streams_max = min(services.config.streams_max, streams_that_fit())
+        self.streams_max, self.connections_max = places_that_fit(services.config.streams_max)
         self._empty: trio.Event | None = None
         #: Requests whose body is still on its way: a shutdown does not wait for them.
         self.reading: set[trio.CancelScope] = set()
@@ -198,24 +200,21 @@ class Registry:
         return None
 
     def share_refusal(self, request: StreamRequest) -> Answer | None:
-        """Return why this request may not have one of the last places: uploads that still arrive get half of all
-        places at most, and, if there are several keys, each key three quarters of the places of its kind.
+        """Return why this request may not have one of the last places: uploads that still arrive get half of them at
+        most, and one key of several three quarters.
         """
-        running, places, own = list(self._relays.values()), self.streams_max, 0
+        running, places = list(self._relays.values()), self.streams_max
         if isinstance(request.body, Upload):
+            running = [each for each in running if isinstance(each.body, Upload) and not each.body.done.is_set()]
             places = max(1, places // 2)
-            running = [each for each in running if isinstance(each.request.body, Upload) and each.request.body.arrives]
-            if len(running) >= places:
-                return self._limited("uploads", f"Upload limit reached ({places} uploads). Retry later.")
-        share = max(1, places * 3 // 4)
-        if len(running) >= share and len(self._services.config.keys) > 1:
-            own = sum(relay.request.caller == request.caller for relay in running)
-        if own >= share:
-            return self._limited("key_share", f"This key has its share of all places ({share}). Retry later.")
-        return None
-
-    def _limited(self, limit: str, message: str) -> Answer:
-        self._services.limited(limit, message)
+        own = [each for each in running if each.delivery.caller == request.caller]
+        limit = "uploads" if len(running) >= places else ""
+        if len(self._services.config.keys) > 1 and len(own) >= max(1, places * 3 // 4):
+            limit = "key_share"
+        if not limit:
+            return None
+        message = f"No place is left for this request ({limit}, {places} places). Retry later."
+        self._on_limited(limit, message)
         return busy(message, limit)
 
     def start(self, request: StreamRequest) -> Delivery:
@@ -276,17 +275,12 @@ def new_stream_id() -> str:
     return base64.b32hexencode(when + secrets.token_bytes(_ID_RANDOM_BYTES)).decode("ascii").lower()
 
 
-def streams_that_fit() -> int:
-    """Return how many streams the descriptor limit allows: each has a client, an upstream and a tape (P10, L01)."""
-    return max(1, (_free_descriptors() - CONNECTIONS_SPARE) // DESCRIPTORS_A_STREAM)
-
-
-def connections_that_fit(streams: int) -> int:
-    """Return how many clients there may be at once, so that so many streams have their other descriptors."""
-    free = _free_descriptors() - streams * (DESCRIPTORS_A_STREAM - 1)
-    return max(1, min(free, streams * CONNECTIONS_A_STREAM + CONNECTIONS_SPARE))
-
-
-def _free_descriptors() -> int:
+def places_that_fit(streams_max: int) -> tuple[int, int]:
+    """Return how many streams and how many clients the descriptor limit allows: each stream has a client, an upstream
+    and a tape (P10, L01), and idle clients take no descriptor that a stream needs.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (2**31 if soft == resource.RLIM_INFINITY else soft) - DESCRIPTORS_RESERVED - REFUSED_AT_ONCE
+    free = (2**31 if soft == resource.RLIM_INFINITY else soft) - DESCRIPTORS_RESERVED - CONNECTIONS_SPARE
+    streams = max(1, min(streams_max, (free - CONNECTIONS_SPARE) // DESCRIPTORS_A_STREAM))
+    clients = min(free - streams * (DESCRIPTORS_A_STREAM - 1), streams * CONNECTIONS_A_STREAM + CONNECTIONS_SPARE)
+    return streams, max(1, clients)

@@ -100,8 +100,6 @@ class Services:
     #: Seconds since 1970; durations are measured with trio's clock.
     wall: Callable[[], float]
     new_id: Callable[[], str]
-    #: Called with the name of a limit and one sentence, each time that the limit refuses something.
-    limited: Callable[[str, str], None]
     #: Routes and models whose upstream refuses to stream.
     no_streaming: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     #: The tool results that running streams brought.
@@ -138,7 +136,8 @@ class Relay:
         self._arrived_us = int(services.wall() * 1_000_000)
         self.charge = request.charge
         self.tool_results = ToolResults.of(stream, request, services.answers, self._arrived_us)
-        self.request = self._request = request
+        self.body = request.body
+        self._request = request
         self._on_over = on_over
         self._is_progress = partial(speaks, hermes=request.route.hermes)
         self._services = services

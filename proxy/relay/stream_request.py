@@ -84,7 +84,7 @@ class Upload:
     def __init__(self, receive: Receive, bytes_max: int) -> None:
         self._receive = receive
         self._left_bytes = bytes_max
-        self._done = trio.Event()
+        self.done = trio.Event()
         #: The last piece has come.
         self.whole = False
 
@@ -92,7 +92,7 @@ class Upload:
         return self
 
     async def __anext__(self) -> bytes:
-        while not self._done.is_set():
+        while not self.done.is_set():
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 if message.get("limit"):
@@ -101,7 +101,7 @@ class Upload:
             data: bytes = message.get("body", b"")
             self._left_bytes -= len(data)
             if not message.get("more_body", False):
-                self._done.set()
+                self.done.set()
                 self.whole = self._left_bytes >= 0
             if self._left_bytes < 0:
                 raise UploadError("upload", "The request body is longer than the limit.")
@@ -109,18 +109,13 @@ class Upload:
                 return data
         raise StopAsyncIteration
 
-    @property
-    def arrives(self) -> bool:
-        """The client has not sent everything, and the upstream has not answered."""
-        return not self._done.is_set()
-
     def abandon(self) -> None:
         """Yield no more pieces: the upstream has answered."""
-        self._done.set()
+        self.done.set()
 
     async def drain(self) -> None:
         """Read what the client sends after its last relayed piece, until it disconnects: it may not read before."""
-        await self._done.wait()
+        await self.done.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

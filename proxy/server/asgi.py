@@ -5,6 +5,7 @@ deadline has moved on by then. A `fail_after` for each send costs 8 us, this cos
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from math import floor, inf
@@ -12,9 +13,9 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from ..limits import LATE_S
+from ..limits import LATE_S, SHUTDOWN_DRAIN_S, SHUTDOWN_GRACE_S
 
-__all__ = ["App", "Check", "ClientConnection", "Reaper", "Receive", "Send", "together"]
+__all__ = ["App", "Check", "ClientConnection", "Reaper", "Receive", "Send", "ServerSettings", "together"]
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -32,6 +33,26 @@ class ClientConnection(Protocol):
 
         It is called at once if that was seen already, and never after the response is complete.
         """
+
+
+def _silent(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The settings of one server."""
+
+    graceful_s: float = SHUTDOWN_DRAIN_S + SHUTDOWN_GRACE_S
+    """How long responses may go on after a shutdown began; then they are cancelled."""
+    connections_max: int = 2**31
+    """Clients at once."""
+    log: Callable[[str], None] = _silent
+    """Called with one line, without a line end."""
+    on_refused: Callable[[int], None] = _silent
+    """Called with the status of each request that was refused before it reached the app."""
+    on_limited: Callable[[str, str], None] = _silent
+    """Called with the name of a limit and one sentence, each time that the limit closes or refuses something."""
 
 
 #: Between two calls of one check: one that asked to be called again at once would never end.

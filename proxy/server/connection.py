@@ -27,21 +27,18 @@ from ..http1 import PHRASES, Dechunker, MalformedError, format_head
 from ..limits import (
     BODY_AHEAD_BYTES_MAX,
     BODY_BYTES_A_SECOND_MIN,
-    BODY_GRACE_S,
     CLIENT_IDLE_TIMEOUT_S,
     LEFT_LOOK_S,
     LINGER_TIMEOUT_S,
     LOG_VALUE_CHARS_MAX,
-    PIPELINED_BYTES_MAX,
     RECEIVE_BYTES_MAX,
     REQUEST_HEAD_TIMEOUT_S,
     SENDS_A_TURN,
     UPLOAD_TIMEOUT_S,
     WRITE_TIMEOUT_S,
 )
-from .asgi import App, Reaper, together
+from .asgi import App, Reaper, ServerSettings, together
 from .request_head import HeadReader, Refusal, RequestHead, refusal_bytes
-from .room import Room
 
 __all__ = ["ClientSocket", "Connection", "Exchange"]
 
@@ -56,7 +53,7 @@ _FRAMING_HEADERS: Final = frozenset({b"connection", b"transfer-encoding", b"upgr
 _NO_ROOM: Final = "This server has no room for more connections. Retry in a moment."
 _SLOW_HEAD: Final = f"Closed a connection without a complete request head after {REQUEST_HEAD_TIMEOUT_S:g} s."
 _SLOW_BODY: Final = (
-    f"The request body came too slowly: nothing for {UPLOAD_TIMEOUT_S:g} s, or after {BODY_GRACE_S:g} s less than "
+    f"The request body came too slowly: nothing for {UPLOAD_TIMEOUT_S:g} s, or after {UPLOAD_TIMEOUT_S:g} s less than "
     f"{BODY_BYTES_A_SECOND_MIN} bytes a second."
 )
 
@@ -78,7 +75,7 @@ class ClientSocket:
         self._sending = trio.Lock()
         self._sends_without_wait = 0
         self._send_by = inf
-        self._end_by = trio.current_time() + REQUEST_HEAD_TIMEOUT_S
+        self.end_by = trio.current_time() + REQUEST_HEAD_TIMEOUT_S
         self._check_once = partial(_check, weakref.ref(self), again=False)
         self.watch(self, REQUEST_HEAD_TIMEOUT_S)
 
@@ -174,9 +171,9 @@ class ClientSocket:
 
     def expect(self, within_s: float) -> None:
         """End the connection if nothing changes this within so many seconds."""
-        self._end_by = trio.current_time() + within_s
+        self.end_by = trio.current_time() + within_s
         if within_s < CLIENT_IDLE_TIMEOUT_S:
-            self._reaper.watch(self._check_once, self._end_by)
+            self._reaper.watch(self._check_once, self.end_by)
 
     def watch(self, what: "ClientSocket | Exchange", after_s: float) -> None:
         """Let the reaper check deadlines, first after so many seconds, as long as something else keeps them alive."""
@@ -213,11 +210,11 @@ class ClientSocket:
         """End what is late; return when to check again."""
         if self._send_by <= now:
             self.abort()
-        elif self._end_by <= now:
+        elif self.end_by <= now:
             self.late = self.late or not self.over
             self.end()
         else:
-            return min(together(now, now + min(WRITE_TIMEOUT_S, CLIENT_IDLE_TIMEOUT_S)), self._send_by, self._end_by)
+            return min(together(now, now + min(WRITE_TIMEOUT_S, CLIENT_IDLE_TIMEOUT_S)), self._send_by, self.end_by)
         return None
 
 
@@ -237,10 +234,6 @@ class Exchange:
         """The request's body was received to its end."""
         self.over = False
         """The response is whole, or was cut."""
-        self.since = trio.current_time()
-        """When that was, or when the request began."""
-        self.until_over: trio.CancelScope | None = None
-        """Cancelled when it is over, for a connection that waits for that."""
         self._head = head
         self._client = client
         self._dechunker = Dechunker() if head.length is None else None
@@ -255,10 +248,10 @@ class Exchange:
         self._framing: _Framing | None = None
         self._response_left = 0
         self._on_limited = on_limited
-        self._body_bytes = 0
-        self._asked_at: float | None = None
+        self._asked_at = inf
         """Since when the app waits for a part of the body."""
-        self._waited_s = 0.0
+        self._patience_s = UPLOAD_TIMEOUT_S
+        """How long it may still wait in all."""
         self._cut = ""
         """Why the rest of the body is not received."""
 
@@ -294,16 +287,20 @@ class Exchange:
             self._wants_continue = False
             self._parts.append(body)
             self._waiting_bytes += len(body)
-            self._body_bytes += len(body)
+            self._patience_s += len(body) / BODY_BYTES_A_SECOND_MIN
         self._changed.unpark_all()
         while self._waiting_bytes > BODY_AHEAD_BYTES_MAX and not self._left:
-            with trio.move_on_after(LEFT_LOOK_S):
-                await self._changed.park()
-            if self._client.over:
-                self.leave()
-            elif self._client.peer_left():  # what came stays: the app may still want it
-                self._notify()
+            await self.pause()
         return rest
+
+    async def pause(self) -> None:
+        """Wait a little without reading, or until something changes; notice the client's leaving all the same."""
+        with trio.move_on_after(LEFT_LOOK_S):
+            await self._changed.park()
+        if self._client.over:
+            self.leave()
+        elif self._client.peer_left():  # what came stays: the app may still want it
+            self._notify()
 
     def malformed(self) -> int | None:
         """Refuse a body that is not HTTP/1.1, if the response has not begun; return the status that was sent."""
@@ -319,9 +316,7 @@ class Exchange:
         """Cut a body that comes too slowly; return when to check again. Only time in which the app waits counts."""
         if self.request_whole or self._left or self._cut:
             return None
-        waiting_s = 0.0 if self._asked_at is None else now - self._asked_at
-        left_s = BODY_GRACE_S + self._body_bytes / BODY_BYTES_A_SECOND_MIN - self._waited_s - waiting_s
-        left_s = min(left_s, UPLOAD_TIMEOUT_S - waiting_s)
+        left_s = min(self._patience_s, UPLOAD_TIMEOUT_S) - max(0.0, now - self._asked_at)
         if left_s > 0:
             return now + left_s
         self._on_limited("slow_body", _SLOW_BODY)
@@ -378,13 +373,12 @@ class Exchange:
                 self._waiting_bytes = 0
                 self._end_received = self.request_whole
                 self._changed.unpark_all()
-                if self._asked_at is not None:
-                    self._waited_s += trio.current_time() - self._asked_at
-                    self._asked_at = None
+                self._patience_s -= max(0.0, trio.current_time() - self._asked_at)
+                self._asked_at = inf
                 return {"type": "http.request", "body": body, "more_body": not self.request_whole}
             if self._left or self._cut:
                 return {"type": "http.disconnect", "limit": self._cut}
-            self._asked_at = self._asked_at or trio.current_time()
+            self._asked_at = min(self._asked_at, trio.current_time())
             await self._changed.park()
 
     async def send(self, message: Any) -> None:
@@ -455,11 +449,8 @@ class Exchange:
 
     def _finish(self) -> None:
         self.over = self._left = True
-        self.since = trio.current_time()
         self._callback = None
         self._changed.unpark_all()
-        if self.until_over is not None:
-            self.until_over.cancel()
 
     def _notify(self) -> None:
         callback, self._callback = self._callback, None
@@ -470,14 +461,16 @@ class Exchange:
 class Connection:
     """`run` it once; the socket is closed when it returns."""
 
-    def __init__(self, app: App, client: ClientSocket, room: Room) -> None:
+    def __init__(
+        self, app: App, client: ClientSocket, settings: ServerSettings, hold: "Callable[[Connection, int], None]"
+    ) -> None:
+        """`hold` accounts for the bytes of an incomplete head."""
         self.address = client.network()
         self.held_bytes = 0
-        self._since = trio.current_time()
         self._app = app
         self._client = client
-        self._room = room
-        self._settings = room.settings
+        self._settings = settings
+        self._hold = hold
         self._heads = HeadReader()
         self._exchange: Exchange | None = None
 
@@ -513,19 +506,12 @@ class Connection:
         self._client.end()
 
     @property
-    def can_go(self) -> int:
-        """Implement Guest."""
-        if self._exchange is None or self._exchange.over:
-            return 2
-        return 1 if self._exchange.receiving else 0
-
-    @property
-    def waits_since(self) -> float:
-        """Implement Guest."""
-        return self._since if self._exchange is None else self._exchange.since
+    def may_go(self) -> bool:
+        """It waits for a request or receives one: its end cuts no response."""
+        return self._exchange is None or self._exchange.over or self._exchange.receiving
 
     def make_way(self) -> None:
-        """Implement Guest."""
+        """Close it at once, for another one."""
         if self._exchange is not None:
             self._exchange.cut(_NO_ROOM)
         self._client.end()
@@ -551,7 +537,7 @@ class Connection:
     async def _read_head(self, data: bytes) -> RequestHead | None:
         """Return the next request's head; None if the client left or its head was refused."""
         while True:
-            started = self._heads.started
+            started = self._heads.held_bytes
             head = self._heads.feed(data)
             if isinstance(head, Refusal):
                 self._settings.on_refused(head.status)
@@ -560,16 +546,16 @@ class Connection:
                 return None
             if head is not None:
                 if self.held_bytes:
-                    self._room.hold(self, 0)
+                    self._hold(self, 0)
                 return head
-            if self._heads.started:
-                self._room.hold(self, self._heads.held_bytes)
-            if self._heads.started and not started and self._exchange is not None:  # the first deadline began earlier
-                self._client.expect(REQUEST_HEAD_TIMEOUT_S)
+            if self._heads.held_bytes:
+                self._hold(self, self._heads.held_bytes)
+                if not started and self._exchange is not None:  # the first head has its deadline already
+                    self._client.expect(REQUEST_HEAD_TIMEOUT_S)
             data = b""  # it may be large, and the next one may never come
             data = await self._client.receive()
             if not data:
-                if self._client.late and (self._heads.started or self._exchange is None):
+                if self._client.late and (self._heads.held_bytes or self._exchange is None):
                     self._settings.on_limited("slow_head", _SLOW_HEAD)
                 return None
 
@@ -580,7 +566,7 @@ class Connection:
         try:
             rest = await exchange.feed(data)
             if not exchange.request_whole:
-                self._client.watch(exchange, BODY_GRACE_S)
+                self._client.watch(exchange, UPLOAD_TIMEOUT_S)
             while not exchange.request_whole:
                 data = await self._client.receive()
                 if not data:
@@ -591,24 +577,16 @@ class Connection:
             if status is not None:
                 self._settings.on_refused(status)
             return None
-        after = bytearray(rest)
         while not exchange.over:
-            if len(after) > PIPELINED_BYTES_MAX:
-                await trio.sleep(LEFT_LOOK_S)
+            if rest:  # the next request waits for the end of this one, and so does the reader
+                await exchange.pause()
                 if self._client.peer_left():
                     return None
                 continue
-            if not after:
-                data = await self._client.receive()
-            else:  # the next request waits for the end of this one, and so does the reader
-                with trio.CancelScope() as exchange.until_over:
-                    data = await self._client.receive()
-                if exchange.until_over.cancelled_caught:
-                    break
-            if not data:
+            rest = await self._client.receive()
+            if not rest:
                 return None
-            after += data
-        return None if self._client.over else bytes(after)
+        return None if self._client.over else rest
 
 
 def _scope(head: RequestHead, exchange: Exchange, addresses: tuple[Any, Any]) -> dict[str, Any]:

@@ -54,15 +54,10 @@ class HeadReader:
     """A buffer for one request head at a time: `feed` it until it returns something."""
 
     def __init__(self) -> None:
-        self.started = False
-        """A part of a head was received."""
+        self.held_bytes = 0
+        """What is kept of an incomplete head."""
         self._data = bytearray()
         self._scanned = 0
-
-    @property
-    def held_bytes(self) -> int:
-        """What is kept of an incomplete head."""
-        return len(self._data)
 
     def feed(self, data: bytes) -> RequestHead | Refusal | None:
         """Return the head, why it is refused, or None while it is incomplete."""
@@ -80,12 +75,12 @@ class HeadReader:
         if end < 0:
             if _FOREIGN.match(held):
                 return Refusal(400, "This is not HTTP. The port does not use TLS.")
-            self.started = bool(held)
+            self.held_bytes = len(held)
             return None
         head, rest = bytes(held[:end]), bytes(held[end + 4 :])
         held.clear()
         self._scanned = 0
-        self.started = False
+        self.held_bytes = 0
         return self._parse(head, rest)
 
     def _parse(self, block: bytes, rest: bytes) -> RequestHead | Refusal:

@@ -4,7 +4,9 @@ It has no lifespan, because the app needs none, and no HTTP/2.
 """
 
 import errno
+import os
 import socket
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,10 +14,9 @@ import trio
 
 from wiretape.events.core.errors import WiretapeError
 
-from ..limits import ACCEPT_BACKLOG, ACCEPT_RETRY_S, REFUSED_AT_ONCE, TCP_USER_TIMEOUT_MS
-from .asgi import App, Reaper
+from ..limits import ACCEPT_BACKLOG, ACCEPT_RETRY_S, CONNECTIONS_SPARE, HEADS_BYTES_MAX, TCP_USER_TIMEOUT_MS
+from .asgi import App, Reaper, ServerSettings
 from .connection import ClientSocket, Connection
-from .room import Room, ServerSettings
 
 __all__ = ["BindError", "Server", "listening", "serve"]
 
@@ -49,29 +50,26 @@ def listening(host: str, port: int) -> list[socket.socket]:
     if failed is not None and (not opened or failed.errno not in _ABSENT):
         for sock in opened:
             sock.close()
-        raise BindError(f"cannot listen on {host} port {port}: {failed.strerror or failed}") from failed
+        why = os.strerror(failed.errno) if failed.errno else failed
+        raise BindError(f"cannot listen on {host} port {port}: {why}") from failed
     return opened
 
 
 def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted sockets inherit it
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
-        sock.bind(address)
-        sock.listen(ACCEPT_BACKLOG)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
+    sock = socket.create_server(address, family=family, backlog=ACCEPT_BACKLOG)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted sockets inherit it
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
+    sock.setblocking(False)
     return sock
 
 
 class Server:
-    """All connections of one app: `handle` one stream in a task of its own; `retire` when no more are to come."""
+    """All connections of one app: `handle` one stream in a task of its own; `retire` when no more are to come.
+
+    Where there is no room for another connection, one makes way that waits for a request or still receives one, of the
+    address that has most of those: no single address keeps the others out, and those of a reverse proxy, which are one
+    address, lose nothing as long as there is room. Without one the new connection is refused.
+    """
 
     def __init__(self, app: App, settings: ServerSettings, reaper: Reaper) -> None:
         self.settings = settings
@@ -79,27 +77,60 @@ class Server:
         """Connections that get a 503, because there is no room for them."""
         self._app = app
         self._reaper = reaper
-        self._room = Room(settings)
+        self._connections: dict[Connection, ClientSocket] = {}
+        self._heads_bytes = 0
 
     async def handle(self, stream: trio.SocketStream) -> None:
         """Serve one connection, from its first byte to its close."""
-        connection = Connection(self._app, ClientSocket(stream, self._reaper), self._room)
-        if not self._room.enter(connection):
+        client = ClientSocket(stream, self._reaper)
+        connection = Connection(self._app, client, self.settings, self._hold)
+        if len(self._connections) >= self.settings.connections_max and not self._make_room():
             self.refusing += 1
             try:
                 await connection.refuse()
             finally:
                 self.refusing -= 1
             return
+        self._connections[connection] = client
         try:
             await connection.run()
         finally:
-            self._room.leave(connection)
+            self._forget(connection)
 
     def retire(self) -> None:
         """End idle connections at once, the others after the response that is under way."""
-        for connection in list(self._room.guests):
+        for connection in list(self._connections):
             connection.retire()
+
+    def _make_room(self) -> bool:
+        """Close those of the connections that may go which would time out first; some at once, because each search
+        looks at all of them.
+        """
+        going = [connection for connection in self._connections if connection.may_go]
+        [(address, count)] = Counter(connection.address for connection in going).most_common(1) or [("", 0)]
+        going = [connection for connection in going if connection.address == address]
+        going.sort(key=lambda connection: self._connections[connection].end_by)
+        for connection in going[: 1 + count // 16]:
+            what = f"No room for more than {self.settings.connections_max} connections: closed an idle one."
+            self._close(connection, "connections", what)
+        return bool(going)
+
+    def _hold(self, connection: Connection, held_bytes: int) -> None:
+        """Account for the bytes of an incomplete head; the connection that holds most makes way if it is too much."""
+        self._heads_bytes += held_bytes - connection.held_bytes
+        connection.held_bytes = held_bytes
+        if self._heads_bytes > HEADS_BYTES_MAX:
+            largest = max(self._connections, key=lambda each: each.held_bytes)
+            self._close(largest, "heads_bytes", f"Incomplete request heads hold more than {HEADS_BYTES_MAX} bytes.")
+
+    def _close(self, connection: Connection, limit: str, what: str) -> None:
+        connection.make_way()
+        self._forget(connection)
+        self.settings.on_limited(limit, what)
+
+    def _forget(self, connection: Connection) -> None:
+        self._hold(connection, 0)
+        self._connections.pop(connection, None)
 
 
 async def serve(
@@ -135,14 +166,13 @@ def _authority(sock: socket.socket) -> str:
 async def _accept(sock: socket.socket, server: Server, connections: trio.Nursery) -> None:
     async with trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener:
         while True:
-            if server.refusing >= REFUSED_AT_ONCE:  # each holds a descriptor; the others wait in the kernel's queue
+            if server.refusing >= CONNECTIONS_SPARE:  # each holds a descriptor; the others wait in the kernel's queue
                 await trio.sleep(ACCEPT_RETRY_S)
                 continue
             try:
                 stream = await listener.accept()
             except OSError as exc:  # no descriptors or no memory: the clients in the queue are served later
-                what = f"Cannot accept connections: {exc.strerror or exc}"
-                server.settings.on_limited("accept", what)
+                server.settings.on_limited("accept", f"Cannot accept connections: {exc.strerror or exc}")
                 await trio.sleep(ACCEPT_RETRY_S)
                 continue
             connections.start_soon(server.handle, stream)

@@ -105,11 +105,13 @@ class _Reader:
         heads = HeadReader()
         while True:
             data = self.take()
-            head = heads.feed(data if heads.started else data.lstrip(b"\r\n"))  # empty lines after a body, also bare LF
+            head = heads.feed(
+                data if heads.held_bytes else data.lstrip(b"\r\n")
+            )  # empty lines after a body, also bare LF
             if head is not None:
                 break
             if not await self.more():
-                if heads.started:
+                if heads.held_bytes:
                     raise _RefusedError(HTTPStatus.BAD_REQUEST, "The client left inside a request head.")
                 return None
         if isinstance(head, Refusal):

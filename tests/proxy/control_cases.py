@@ -81,7 +81,6 @@ class House:
             log=unused,
             wall=lambda: CREATED + 60.0,
             new_id=unused,
-            limited=unused,
         )
         self.app = Application(
             services, Keys(keys, b"salt"), unused, cast(Any, self.control), on_refused=self.metrics.refused

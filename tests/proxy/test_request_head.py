@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 from tests.support.http import asking, connected, request
 from wiretape.proxy.limits import HEAD_BYTES_MAX, HEADERS_MAX
+from wiretape.proxy.server.asgi import ServerSettings
 from wiretape.proxy.server.request_head import HeadReader, Refusal, RequestHead
-from wiretape.proxy.server.room import ServerSettings
 
 HOST = b"Host: test\r\n"
 BODY = b"Content-Length: 2\r\n\r\nok"

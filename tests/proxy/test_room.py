@@ -13,16 +13,13 @@ from tests.proxy.test_server import START, hello, piece
 from tests.support.http import Client, Harness, connected, request
 from wiretape.proxy.limits import (
     BODY_BYTES_A_SECOND_MIN,
-    BODY_GRACE_S,
     CLIENT_IDLE_TIMEOUT_S,
     HEAD_BYTES_MAX,
     HEADS_BYTES_MAX,
-    LIMITED_LOG_S,
     REQUEST_HEAD_TIMEOUT_S,
     UPLOAD_TIMEOUT_S,
 )
-from wiretape.proxy.log import Limited
-from wiretape.proxy.server.room import ServerSettings
+from wiretape.proxy.server.asgi import ServerSettings
 
 HALF = b"GET / HTTP/1.1\r\nHost: test\r\nX: "
 
@@ -121,11 +118,11 @@ Pieces = list[tuple[float, int]]
 @pytest.mark.parametrize(
     ("pieces", "cut_after_s"),
     [
-        pytest.param([(1, 1)] * 300, BODY_GRACE_S, id="a byte a second"),
+        pytest.param([(1, 1)] * 300, UPLOAD_TIMEOUT_S, id="a byte a second"),
         pytest.param([(1, KB)] * 300, None, id="the slowest speed"),
-        pytest.param([(1, KB // 2)] * 300, 2 * BODY_GRACE_S, id="half of it"),
-        pytest.param([(BODY_GRACE_S - 1, 1)], None, id="a late beginning"),
-        pytest.param([(BODY_GRACE_S + 1, 1)], BODY_GRACE_S, id="a later one"),
+        pytest.param([(1, KB // 2)] * 300, 2 * UPLOAD_TIMEOUT_S, id="half of it"),
+        pytest.param([(UPLOAD_TIMEOUT_S - 1, 1)], None, id="a late beginning"),
+        pytest.param([(UPLOAD_TIMEOUT_S + 1, 1)], UPLOAD_TIMEOUT_S, id="a later one"),
         pytest.param([(0, 100 * KB), (UPLOAD_TIMEOUT_S - 1, 1)], None, id="a pause after a fast part"),
         pytest.param([(0, 100 * KB), (UPLOAD_TIMEOUT_S + 1, 1)], UPLOAD_TIMEOUT_S, id="a longer pause"),
     ],
@@ -164,7 +161,7 @@ async def test_chunk_extensions_are_no_progress(autojump_clock: MockClock) -> No
         answer = await client.response()
         nursery.cancel_scope.cancel()
         assert answer.status == 408
-        assert answer.at == pytest.approx(BODY_GRACE_S, abs=1)
+        assert answer.at == pytest.approx(UPLOAD_TIMEOUT_S, abs=1)
         assert limits == {"slow_body": 1}
 
 
@@ -176,7 +173,7 @@ async def test_time_in_which_the_app_does_not_read_is_not_the_clients(autojump_c
     async with crowded(busy) as (connect, limits):
         client = await connect()
         await client.send(request("POST", "/", "Content-Length: 2") + b"x")
-        await trio.sleep(1_000 + BODY_GRACE_S - 2)
+        await trio.sleep(1_000 + UPLOAD_TIMEOUT_S - 2)
         await client.send(b"x")
         assert (await client.response()).status == 200
         assert not limits
@@ -271,15 +268,3 @@ async def test_incomplete_heads_of_all_connections_are_bounded(autojump_clock: M
         assert limits == ({"heads_bytes": 1} if more else {})
         await small.send(b"x\r\n\r\n")
         assert (await small.response()).status == 200
-
-
-async def test_limit_is_logged_once_a_minute_with_its_count(autojump_clock: MockClock) -> None:
-    counted: Counter[str] = Counter()
-    lines: list[dict[str, object]] = []
-    limited = Limited(lambda limit: counted.update([limit]), lambda _event, **fields: lines.append(fields))
-    for _ in range(int(LIMITED_LOG_S) + 1):
-        limited("slow_head", "Closed.")
-        await trio.sleep(1)
-    limited("accept", "No.")
-    assert counted == {"slow_head": LIMITED_LOG_S + 1, "accept": 1}
-    assert [(line["limit"], line["times"]) for line in lines] == [("slow_head", 1), ("slow_head", 60), ("accept", 1)]

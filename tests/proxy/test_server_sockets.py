@@ -13,8 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.support.http import request
 from wiretape.proxy.limits import TCP_USER_TIMEOUT_MS
-from wiretape.proxy.server.asgi import Reaper
-from wiretape.proxy.server.room import ServerSettings
+from wiretape.proxy.server.asgi import Reaper, ServerSettings
 from wiretape.proxy.server.server import BindError, listening, serve
 
 App = Callable[[Any, Any, Any], Awaitable[None]]

@@ -11,8 +11,8 @@ from tests.proxy.scripted import chunk
 from tests.support.house import DONE, HEAD, House, finish, house, post, role, text
 from tests.support.http import Client
 from wiretape.proxy.config.model import Key, Secret
-from wiretape.proxy.limits import CONNECTIONS_SPARE, DESCRIPTORS_RESERVED, REFUSED_AT_ONCE
-from wiretape.proxy.relay.app import connections_that_fit, streams_that_fit
+from wiretape.proxy.limits import CONNECTIONS_SPARE, DESCRIPTORS_RESERVED, LIMITED_LOG_S
+from wiretape.proxy.relay.app import places_that_fit
 
 
 async def upstream(stream: trio.abc.Stream) -> None:
@@ -83,10 +83,33 @@ def test_streams_and_connections_fit_below_the_descriptor_limit(
     monkeypatch: pytest.MonkeyPatch, descriptors: int
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _what: (descriptors, descriptors))
-    streams = streams_that_fit()
-    for places in (streams, min(streams, 1_000)):
-        connections = connections_that_fit(places)
-        assert connections >= places + CONNECTIONS_SPARE
-        # Each stream has an upstream and a tape besides; the reserve is never used.
-        assert connections + REFUSED_AT_ONCE + 2 * places <= descriptors - DESCRIPTORS_RESERVED
-    assert {118: 10, 1_024: 312}.get(descriptors, streams) == streams
+    for wanted in (1, 10, 1_000, 10**6):
+        streams, connections = places_that_fit(wanted)
+        assert streams == wanted or 3 * (streams + 1) > descriptors - DESCRIPTORS_RESERVED - 2 * CONNECTIONS_SPARE
+        assert connections >= streams + CONNECTIONS_SPARE
+        # Each stream has an upstream and a tape besides, and connections are refused; the reserve is never used.
+        assert connections + CONNECTIONS_SPARE + 2 * streams <= descriptors - DESCRIPTORS_RESERVED
+        assert wanted < 10**6 or {118: 10, 1_024: 312}.get(descriptors, streams) == streams
+
+
+async def test_limit_is_logged_once_a_minute(autojump_clock: MockClock) -> None:
+    async with house(upstream, config={"streams_max": 2}) as home:
+        upload = post(b"", path="/v1/files").replace(b"Content-Length: 0", b"Content-Length: 1000000")
+        first = await home.connect()
+        await first.send(upload + b"x" * 500_000)
+        await trio.sleep(1)
+        for _ in range(20):
+            client = await home.connect()
+            await client.send(upload)
+            assert (await client.response()).status == 503
+            await trio.sleep(LIMITED_LOG_S / 20 + 0.01)
+            if _ % 10 == 0:
+                await first.send(b"x")
+        assert limits_in(home) == {"uploads": 20}
+        assert [fields["limit"] for _, event, fields in home.log if event == "limit"] == ["uploads"]
+        client = await home.connect()
+        await client.send(upload)
+        assert (await client.response()).status == 503
+        assert [fields["limit"] for _, event, fields in home.log if event == "limit"] == ["uploads"] * 2
+        first.close()
+        await home.settled()

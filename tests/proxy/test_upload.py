@@ -15,7 +15,7 @@ from tests.support.house import House, Watched, house, post
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.limits import UPLOAD_TIMEOUT_S
-from wiretape.proxy.server.room import ServerSettings
+from wiretape.proxy.server.asgi import ServerSettings
 from wiretape.proxy.server.server import listening, serve
 from wiretape.proxy.store.catalogue_row import CatalogueRow
 from wiretape.proxy.store.memory import MemoryStore

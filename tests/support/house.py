@@ -32,7 +32,7 @@ from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Config, Route, Target, UpstreamSettings
 from wiretape.proxy.relay.relay import Ended
 from wiretape.proxy.serve import Assembly, assembled
-from wiretape.proxy.server.room import ServerSettings
+from wiretape.proxy.server.asgi import ServerSettings
 from wiretape.proxy.store.catalogue_row import CatalogueRow
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store, StoreFullError

@@ -22,8 +22,7 @@ from typing import Any, Final, Literal, cast
 
 import trio
 
-from wiretape.proxy.server.asgi import Reaper
-from wiretape.proxy.server.room import ServerSettings
+from wiretape.proxy.server.asgi import Reaper, ServerSettings
 from wiretape.proxy.server.server import Server
 
 Ended = Literal["chunked", "length", "close", "none", "cut", "reset", "open"]

@@ -23,6 +23,7 @@ from wiretape.events.core.errors import LocalError, WiretapeError
 
 from ..http1 import TOKEN, Dechunker, Header, MalformedError, format_head, parse_head
 from ..limits import (
+    BODY_BYTES_MAX,
     DRAIN_BYTES_MAX,
     DRAIN_TIMEOUT_S,
     HEAD_BYTES_MAX,
@@ -183,6 +184,8 @@ class Connection:
         """Whether something came without a request: nearly always a close."""
         stream = self.stream
         while isinstance(stream, TlsStream):
+            if stream.unsolicited:
+                return True
             stream = stream.transport
         raw = _raw_socket(stream)
         if raw is None:
@@ -520,6 +523,8 @@ class Exchange:
             self._dechunker = Dechunker()
         elif lengths:
             self._left = int(lengths.pop())
+            if self._left > BODY_BYTES_MAX:
+                raise ProtocolError(f"the response's content length is beyond {BODY_BYTES_MAX} bytes")
 
 
 def _truncated() -> TruncatedError:

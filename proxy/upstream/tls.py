@@ -41,6 +41,14 @@ class TlsStream(trio.abc.Stream):
         self._sending = trio.Lock()
         self._torn: ssl.SSLError | None = None
         self._closed = False
+        #: Where the input ends: in the header of a record, of which these bytes came, or so many bytes before its end.
+        self._header = b""
+        self._record_left = 0
+
+    @property
+    def unsolicited(self) -> bool:
+        """After all input was returned: a part of another record has come, or the end. OpenSSL does not tell."""
+        return bool(self._header or self._record_left or self._closed or self._torn)
 
     async def handshake(self) -> None:
         """Shake hands; raise ssl.SSLError if the certificate is not accepted or the peer does not speak TLS."""
@@ -97,6 +105,10 @@ class TlsStream(trio.abc.Stream):
         data = await self.transport.receive_some(RECEIVE_BYTES_MAX)
         if data:
             self._incoming.write(data)
+            data, at = self._header + data, self._record_left
+            while at + 5 <= len(data):  # the header is five bytes, and the last two are the length of the rest
+                at += 5 + int.from_bytes(data[at + 3 : at + 5])
+            self._header, self._record_left = data[at:], max(0, at - len(data))
         else:
             self._incoming.write_eof()
 

@@ -10,11 +10,11 @@ import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.proxy.certificates import HOST, authority, needs_openssl, over_tls, server_context, trusting
-from tests.proxy.scripted import CONTEXT, OK, Script, answers, fetch, post, request_of, served
+from tests.proxy.scripted import CONTEXT, OK, Counted, Script, answers, fetch, post, request_of, served
 from wiretape.proxy.config.model import Egress, UpstreamSettings
 from wiretape.proxy.limits import HEAD_BYTES_MAX
 from wiretape.proxy.upstream.connect import Connector, Resolver
-from wiretape.proxy.upstream.connection import Origin, RefusedError
+from wiretape.proxy.upstream.connection import Connection, Origin, RefusedError
 from wiretape.proxy.upstream.tls import TlsStream, client_context
 
 HTTPS = f"https://{HOST}/v1"
@@ -167,6 +167,55 @@ async def test_damage_is_broken_after_all_data() -> None:
             await client.receive_some()
         with pytest.raises(trio.BrokenResourceError):
             await client.send_all(b"more")
+
+
+class Trickle(Counted):
+    """A stream that returns so many bytes a read."""
+
+    step = 1
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await super().receive_some(min(self.step, max_bytes or self.step))
+
+
+@needs_openssl
+@pytest.mark.parametrize("step", [1, 3, 7, 1 << 16])
+@pytest.mark.parametrize(
+    ("tail", "unsolicited"),
+    [
+        pytest.param(b"", False, id="nothing"),
+        pytest.param(b"\x17", True, id="a byte"),
+        pytest.param(b"\x17\x03\x03\x00\x13", True, id="the header of a record"),
+        pytest.param(b"\x17\x03\x03\x00\x13" + b"x" * 18, True, id="most of a record"),
+        pytest.param(None, True, id="a goodbye"),
+    ],
+)
+async def test_bytes_of_an_unsolicited_tls_record_show_that_a_connection_cannot_be_used_again(
+    step: int, tail: bytes | None, unsolicited: bool
+) -> None:
+    ours, theirs = memory_stream_pair()
+    trickle = Trickle(ours, set())
+    trickle.step = step
+    client = TlsStream(trickle, trusting(), HOST)
+    connection = Connection(Origin(True, HOST, 443), client)
+    server: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(theirs, server_context(), server_side=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.do_handshake)
+        await client.handshake()
+
+    async def read() -> None:
+        while await client.receive_some():
+            pass
+
+    for last in (False, False, True):
+        await server.send_all(b"answer")
+        if last:
+            await (server.transport_stream.send_all(tail) if tail is not None else server.aclose())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert connection.readable == (last and unsolicited)
 
 
 @needs_openssl

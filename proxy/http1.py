@@ -12,7 +12,7 @@ from typing import Final
 
 from wiretape.events.core.errors import LocalError
 
-from .limits import CHUNK_BYTES_FREE, CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX
+from .limits import BODY_BYTES_MAX, CHUNK_BYTES_FREE, CHUNK_EXCESS_BYTES_MAX, HEAD_BYTES_MAX
 
 __all__ = ["PHRASES", "TOKEN", "Dechunker", "Header", "Headers", "MalformedError", "format_head", "parse_head"]
 
@@ -205,7 +205,7 @@ class Dechunker:
     def _read_size(self, data: bytes, at: int) -> re.Match[bytes] | None:
         """Return the size line at this place, None while it is incomplete."""
         size = _SIZE.match(data, at) if data.find(b"\n", at) >= 0 else None  # matched once, not for each dripped byte
-        if size is not None and size.end() - at <= HEAD_BYTES_MAX:
+        if size is not None and size.end() - at <= HEAD_BYTES_MAX and int(size[1], 16) <= BODY_BYTES_MAX:
             return size
         rest = data[at:]
         if b"\n" in rest or len(rest) > HEAD_BYTES_MAX or not _SIZE_BEGUN.match(rest):

@@ -17,6 +17,9 @@ HEADERS_MAX: Final = 1_000
 #: first-byte deadline.
 INFORMATIONAL_MAX: Final = 100
 
+#: One body or chunk, as its sender declares it: more than any file. Larger ones are refused before they are read.
+BODY_BYTES_MAX: Final = 2**40
+
 #: Framing that a chunk may have besides twice its data: size, extension and line ends of an honest one.
 CHUNK_BYTES_FREE: Final = 16
 

@@ -128,7 +128,7 @@ def _headers_refusal(headers: Headers, single: dict[bytes, bytes], *, old: bool)
         if coding.lower() != b"chunked":
             return Refusal(501, "The only supported transfer encoding is chunked.")
     if length is not None and not _LENGTH.fullmatch(length):
-        return Refusal(400, "The header content-length is not a number.")
+        return Refusal(400, "The header content-length is not a number, or it is beyond all limits.")
     if b"host" not in single and not old:
         return Refusal(400, "The header host is missing.")
     if not _HOST.fullmatch(single.get(b"host", b"")):

@@ -165,6 +165,7 @@ BAD_HEADS: dict[str, tuple[str, bytes]] = {
     "U53 a length with a sign": ("U53", head("Content-Length: +5")),
     "U53 two lengths": ("U53", head("Content-Length: 5", "Content-Length: 6")),
     "U53 a length that is a word": ("U53", head("Content-Length: ten")),
+    "U53 a length of 2^64 bytes": ("U53", head(f"Content-Length: {2**64}")),
     "U54 both framings": ("U54", head("Content-Length: 5", "Transfer-Encoding: chunked")),
     "U54 another coding": ("U54", head("Transfer-Encoding: gzip, chunked")),
     "U55 a header of 200 KB": ("U55", head("X: " + "x" * 200_000)),

@@ -75,6 +75,8 @@ def test_body_ends_by_its_framing(reads: list[bytes], body: bytes, end: End) -> 
         pytest.param([b"HTTP/1.1 200 OK\r\nConte", CLOSE], b"", TruncatedError, id="inside the head"),
         pytest.param([b"HTT", CLOSE], b"", TruncatedError, id="inside the first word"),
         pytest.param([CHUNKED + b"3\r\nhelXX0\r\n\r\n"], b"hel", ProtocolError, id="a chunk without its end (U54)"),
+        pytest.param([CHUNKED + b"1\r\nx\r\n100000000000000000\r\n"], b"x", ProtocolError, id="a chunk of 2^68 bytes"),
+        pytest.param([CHUNKED + b"1;" + b"e" * HEAD_BYTES_MAX], b"", ProtocolError, id="an endless extension"),
         pytest.param([LENGTH[:-2] + b"Transfer-Encoding: chunked\r\n\r\n5"], b"", ProtocolError, id="both (U54)"),
         pytest.param([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"], b"", ProtocolError, id="gzip"),
         pytest.param([b"HTTP/1.1 100 X\r\n\r\nHTTP/2.0 200 OK\r\n\r\n"], b"", ProtocolError, id="... behind a 1xx"),

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.support.http import Client, asking, connected, request
-from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, RECEIVE_BYTES_MAX, SENDS_A_TURN
+from wiretape.proxy.limits import BODY_AHEAD_BYTES_MAX, BODY_BYTES_MAX, HEAD_BYTES_MAX, RECEIVE_BYTES_MAX, SENDS_A_TURN
 
 CLOSING = request("GET", "/", "Connection: close")
 START: dict[str, Any] = {"type": "http.response.start", "status": 200, "headers": []}
@@ -232,6 +232,25 @@ async def test_end_of_chunked_body_hides_no_request(
         assert await client.receive() == b""
         await trio.sleep(2)
         assert connect.open == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "status"),
+    [
+        pytest.param(b"%x" % BODY_BYTES_MAX, None, id="the largest size"),
+        pytest.param(b"%x" % (BODY_BYTES_MAX + 1), 400, id="one more"),
+        pytest.param(b"%x" % 2**68, 400, id="2^68"),
+        pytest.param(b"%x" % 2**80, 400, id="2^80"),
+        pytest.param(b"00000000000000003;e=1", 200, id="zeros"),
+        pytest.param(b"3;" + b"e" * HEAD_BYTES_MAX, 400, id="an endless extension"),
+    ],
+)
+async def test_chunk_of_absurd_size_is_refused_at_once(autojump_clock: MockClock, size: bytes, status: int) -> None:
+    async with asking(echo, request("POST", "/", "Transfer-Encoding: chunked")) as client:
+        await client.send(size + b"\r\nabc\r\n" + (b"0\r\n\r\n" if status == 200 else b""))
+        with trio.move_on_after(1) as waiting:
+            assert (await client.response()).status == status
+        assert waiting.cancelled_caught == (status is None)
 
 
 async def endless(client: Client) -> None:

@@ -82,7 +82,10 @@ async def test_one_key_of_several_gets_three_quarters_of_the_places(autojump_clo
 def test_streams_and_connections_fit_below_the_descriptor_limit(
     monkeypatch: pytest.MonkeyPatch, descriptors: int
 ) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda _what: (descriptors, descriptors))
+    def limits(_what: int) -> tuple[int, int]:
+        return descriptors, descriptors
+
+    monkeypatch.setattr("resource.getrlimit", limits)
     for wanted in (1, 10, 1_000, 10**6):
         streams, connections = places_that_fit(wanted)
         assert streams == wanted or 3 * (streams + 1) > descriptors - DESCRIPTORS_RESERVED - 2 * CONNECTIONS_SPARE

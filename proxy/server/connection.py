@@ -80,16 +80,11 @@ class ClientSocket:
         self.watch(self, REQUEST_HEAD_TIMEOUT_S)
 
     def addresses(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Return the addresses of the client and of this server; raise OSError if the client has left."""
-        return self._socket.getpeername()[:2], self._socket.getsockname()[:2]
-
-    def network(self) -> str:
-        """Return the address of the client, of IPv6 its first 64 bits; an empty string if the client has left."""
+        """Return the addresses of the client and of this server, without names if the client has left."""
         try:
-            host: str = self._socket.getpeername()[0]
+            return self._socket.getpeername()[:2], self._socket.getsockname()[:2]
         except OSError:
-            return ""
-        return host if ":" not in host else socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex()
+            return ("", 0), ("", 0)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -228,7 +223,7 @@ def _check(reference: "weakref.ref[ClientSocket | Exchange]", now: float, *, aga
 class Exchange:
     """The state of one request; its connection feeds it, its app receives and sends. It is the `ClientConnection`."""
 
-    def __init__(self, head: RequestHead, client: ClientSocket, on_limited: Callable[[str, str], None]) -> None:
+    def __init__(self, head: RequestHead, client: ClientSocket, settings: ServerSettings) -> None:
         self.keep_alive = head.keep_alive
         self.request_whole = head.length == 0
         """The request's body was received to its end."""
@@ -247,7 +242,7 @@ class Exchange:
         self._changed = trio.lowlevel.ParkingLot()
         self._framing: _Framing | None = None
         self._response_left = 0
-        self._on_limited = on_limited
+        self._settings = settings
         self._asked_at = inf
         """Since when the app waits for a part of the body."""
         self._patience_s = UPLOAD_TIMEOUT_S
@@ -262,12 +257,12 @@ class Exchange:
 
     # -- the connection's side ----------------------------------------------------------------------------------------
 
-    async def run(self, app: App, scope: dict[str, Any], log: Callable[[str], None]) -> None:
+    async def run(self, app: App, scope: dict[str, Any]) -> None:
         """Run the app for this request. An error ends the request, and nothing else."""
         try:
             await app(scope, self.receive, self.send)
         except* Exception as group:  # noqa: BLE001 - it is logged
-            log(f"an app failed: {_one_line(group)}")
+            self._settings.log(f"an app failed: {_one_line(group)}")
         self.close()
 
     async def feed(self, data: bytes) -> bytes:
@@ -302,15 +297,15 @@ class Exchange:
         elif self._client.peer_left():  # what came stays: the app may still want it
             self._notify()
 
-    def malformed(self) -> int | None:
-        """Refuse a body that is not HTTP/1.1, if the response has not begun; return the status that was sent."""
+    def malformed(self) -> None:
+        """Refuse a body that is not HTTP/1.1; abort the response if it has begun."""
         self.leave()
         if self._framing or self._client.over:
             self._client.abort()
-            return None
+            return
+        self._settings.on_refused(400)
         self._client.send_now(refusal_bytes(Refusal(400, "The request body is not HTTP/1.1.")))
         self._client.linger()
-        return 400
 
     def check_deadlines(self, now: float) -> float | None:
         """Cut a body that comes too slowly; return when to check again. Only time in which the app waits counts."""
@@ -319,7 +314,7 @@ class Exchange:
         left_s = min(self._patience_s, UPLOAD_TIMEOUT_S) - max(0.0, now - self._asked_at)
         if left_s > 0:
             return now + left_s
-        self._on_limited("slow_body", _SLOW_BODY)
+        self._settings.on_limited("slow_body", _SLOW_BODY)
         self.cut(_SLOW_BODY)
         return None
 
@@ -465,7 +460,10 @@ class Connection:
         self, app: App, client: ClientSocket, settings: ServerSettings, hold: "Callable[[Connection, int], None]"
     ) -> None:
         """`hold` accounts for the bytes of an incomplete head."""
-        self.address = client.network()
+        self._addresses = client.addresses()
+        host = self._addresses[0][0]
+        self.caller = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8] if ":" in host else host
+        """The address of the client, or its network of IPv6."""
         self.held_bytes = 0
         self._app = app
         self._client = client
@@ -478,16 +476,13 @@ class Connection:
         """Serve until the connection is closed. Nothing that a client or an app does raises."""
         client = self._client
         try:
-            addresses = client.addresses()
             async with trio.open_nursery() as nursery:
-                await self._serve(nursery, addresses)
+                await self._serve(nursery)
                 if client.over:  # it lingers, or has ended
                     await client.receive()
                 if self._exchange is not None:
                     self._exchange.leave()
                 client.end()  # now, however long the app takes to notice
-        except* OSError:
-            pass  # the client left while it was being accepted
         except* Exception as group:  # noqa: BLE001 - an error ends this connection, and nothing else
             self._settings.log(f"a connection failed: {_one_line(group)}")
             client.abort()
@@ -523,15 +518,15 @@ class Connection:
         else:
             self._exchange.keep_alive = False
 
-    async def _serve(self, nursery: trio.Nursery, addresses: tuple[Any, Any]) -> None:
+    async def _serve(self, nursery: trio.Nursery) -> None:
         data: bytes | None = b""
         while data is not None:
             head = await self._read_head(data)
             if head is None:
                 return
             self._client.expect(inf)
-            exchange = self._exchange = Exchange(head, self._client, self._settings.on_limited)
-            nursery.start_soon(exchange.run, self._app, _scope(head, exchange, addresses), self._settings.log)
+            exchange = self._exchange = Exchange(head, self._client, self._settings)
+            nursery.start_soon(exchange.run, self._app, _scope(head, exchange, self._addresses))
             data = await self._read_on(exchange, head.rest)
 
     async def _read_head(self, data: bytes) -> RequestHead | None:
@@ -573,9 +568,7 @@ class Connection:
                     return None
                 rest = await exchange.feed(data)
         except MalformedError:
-            status = exchange.malformed()
-            if status is not None:
-                self._settings.on_refused(status)
+            exchange.malformed()
             return None
         while not exchange.over:
             if rest:  # the next request waits for the end of this one, and so does the reader

@@ -107,8 +107,8 @@ class Server:
         looks at all of them.
         """
         going = [connection for connection in self._connections if connection.may_go]
-        [(address, count)] = Counter(connection.address for connection in going).most_common(1) or [("", 0)]
-        going = [connection for connection in going if connection.address == address]
+        [(caller, count)] = Counter(connection.caller for connection in going).most_common(1) or [("", 0)]
+        going = [connection for connection in going if connection.caller == caller]
         going.sort(key=lambda connection: self._connections[connection].end_by)
         for connection in going[: 1 + count // 16]:
             what = f"No room for more than {self.settings.connections_max} connections: closed an idle one."

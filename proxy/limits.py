@@ -248,6 +248,10 @@ DOCTOR_TIMEOUT_S: Final = 5.0
 #: 128 is the kernel's usual cap; 1,000 clients that reconnect at once must not be turned away.
 ACCEPT_BACKLOG: Final = 1_024
 
+#: Connections accepted before other tasks run: with one, the last of a thousand clients waits for as many turns, and in
+#: an attack each is long.
+ACCEPTS_A_TURN: Final = 8
+
 #: After a failed accept, as in trio.
 ACCEPT_RETRY_S: Final = 0.1
 

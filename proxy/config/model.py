@@ -463,11 +463,7 @@ class Config:
         "Desktop applications and extensions that may send requests. Responses have no CORS headers and preflights "
         "are refused, so a browser page of another origin can neither read a response nor send JSON.",
     )
-    streams_max: int = option(
-        limits.STREAMS_MAX,
-        count(1, 1_000_000),
-        "Streams at once. Each needs three descriptors. Four times as many clients may be connected.",
-    )
+    streams_max: int = option(limits.STREAMS_MAX, count(1, 1_000_000), "Streams at once. Each needs three descriptors.")
     memory_max_bytes: int | None = option(
         None,
         size(64 * 1024**2, _UNLIMITED),

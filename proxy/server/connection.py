@@ -464,7 +464,6 @@ class Connection:
         host = self._addresses[0][0]
         self.caller = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8] if ":" in host else host
         """The address of the client, or its network of IPv6."""
-        self.held_bytes = 0
         self._app = app
         self._client = client
         self._settings = settings
@@ -540,7 +539,7 @@ class Connection:
                 self._client.linger()
                 return None
             if head is not None:
-                if self.held_bytes:
+                if started:
                     self._hold(self, 0)
                 return head
             if self._heads.held_bytes:

@@ -8,13 +8,21 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import trio
 
 from wiretape.events.core.errors import WiretapeError
 
-from ..limits import ACCEPT_BACKLOG, ACCEPT_RETRY_S, CONNECTIONS_SPARE, HEADS_BYTES_MAX, TCP_USER_TIMEOUT_MS
+from ..limits import (
+    ACCEPT_BACKLOG,
+    ACCEPT_RETRY_S,
+    ACCEPTS_A_TURN,
+    CONNECTIONS_SPARE,
+    HEADS_BYTES_MAX,
+    TCP_USER_TIMEOUT_MS,
+)
 from .asgi import App, Reaper, ServerSettings
 from .connection import ClientSocket, Connection
 
@@ -78,6 +86,7 @@ class Server:
         self._app = app
         self._reaper = reaper
         self._connections: dict[Connection, ClientSocket] = {}
+        self._heads: dict[Connection, int] = {}
         self._heads_bytes = 0
 
     async def handle(self, stream: trio.SocketStream) -> None:
@@ -117,10 +126,11 @@ class Server:
 
     def _hold(self, connection: Connection, held_bytes: int) -> None:
         """Account for the bytes of an incomplete head; the connection that holds most makes way if it is too much."""
-        self._heads_bytes += held_bytes - connection.held_bytes
-        connection.held_bytes = held_bytes
+        self._heads_bytes += held_bytes - self._heads.pop(connection, 0)
+        if held_bytes:
+            self._heads[connection] = held_bytes
         if self._heads_bytes > HEADS_BYTES_MAX:
-            largest = max(self._connections, key=lambda each: each.held_bytes)
+            largest = max(self._heads, key=self._heads.__getitem__)
             self._close(largest, "heads_bytes", f"Incomplete request heads hold more than {HEADS_BYTES_MAX} bytes.")
 
     def _close(self, connection: Connection, limit: str, what: str) -> None:
@@ -170,9 +180,11 @@ async def _accept(sock: socket.socket, server: Server, connections: trio.Nursery
                 await trio.sleep(ACCEPT_RETRY_S)
                 continue
             try:
-                stream = await listener.accept()
+                connections.start_soon(server.handle, await listener.accept())
+                with suppress(OSError):  # the next accept reports it
+                    for _ in range(ACCEPTS_A_TURN - 1):
+                        more = trio.socket.from_stdlib_socket(sock.accept()[0])
+                        connections.start_soon(server.handle, trio.SocketStream(more))
             except OSError as exc:  # no descriptors or no memory: the clients in the queue are served later
                 server.settings.on_limited("accept", f"Cannot accept connections: {exc.strerror or exc}")
                 await trio.sleep(ACCEPT_RETRY_S)
-                continue
-            connections.start_soon(server.handle, stream)

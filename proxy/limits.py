@@ -282,6 +282,9 @@ CLIENT_IDLE_TIMEOUT_S: Final = 75.0
 #: meanwhile, so that no reset overtakes the response.
 LINGER_TIMEOUT_S: Final = 1.0
 
+#: Requests that are kept until the response before them is complete; beyond it nothing more is read.
+PIPELINED_BYTES_MAX: Final = 256 * 1024
+
 #: From the first byte of a request's head to its last; on a new connection already from its beginning.
 REQUEST_HEAD_TIMEOUT_S: Final = 10.0
 

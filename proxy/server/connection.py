@@ -31,6 +31,7 @@ from ..limits import (
     LEFT_LOOK_S,
     LINGER_TIMEOUT_S,
     LOG_VALUE_CHARS_MAX,
+    PIPELINED_BYTES_MAX,
     RECEIVE_BYTES_MAX,
     REQUEST_HEAD_TIMEOUT_S,
     SENDS_A_TURN,
@@ -229,6 +230,8 @@ class Exchange:
         """The request's body was received to its end."""
         self.over = False
         """The response is whole, or was cut."""
+        self.until_over: trio.CancelScope | None = None
+        """Cancelled when it is over, for a connection that waits for that."""
         self._head = head
         self._client = client
         self._dechunker = Dechunker() if head.length is None else None
@@ -446,6 +449,8 @@ class Exchange:
         self.over = self._left = True
         self._callback = None
         self._changed.unpark_all()
+        if self.until_over is not None:
+            self.until_over.cancel()
 
     def _notify(self) -> None:
         callback, self._callback = self._callback, None
@@ -569,16 +574,24 @@ class Connection:
         except MalformedError:
             exchange.malformed()
             return None
+        after = bytearray(rest)
         while not exchange.over:
-            if rest:  # the next request waits for the end of this one, and so does the reader
+            if len(after) > PIPELINED_BYTES_MAX:
                 await exchange.pause()
                 if self._client.peer_left():
                     return None
                 continue
-            rest = await self._client.receive()
-            if not rest:
+            if not after:
+                data = await self._client.receive()
+            else:  # the next request waits for the end of this one, and so does the reader
+                with trio.CancelScope() as exchange.until_over:
+                    data = await self._client.receive()
+                if exchange.until_over.cancelled_caught:
+                    break
+            if not data:
                 return None
-        return None if self._client.over else rest
+            after += data
+        return None if self._client.over else bytes(after)
 
 
 def _scope(head: RequestHead, exchange: Exchange, addresses: tuple[Any, Any]) -> dict[str, Any]:

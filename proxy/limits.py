@@ -223,8 +223,21 @@ WINDOW_BYTES_MAX: Final = 128 * 1024
 #: What bytes that are read whole become: what came, joined, and a text with four bytes for each of its characters.
 READ_WHOLE_TIMES: Final = 4
 
+#: How often and after how long the store tries again where a descriptor, memory or a thread was missing: 5 s in all. A
+#: moment without any passes as soon as another connection or stream ends.
+PASSING_TRIES_MAX: Final = 100
+PASSING_WAIT_S: Final = 0.05
+
 #: Between two runs of retention, and of the check for idle upstream connections.
 EXPIRE_EVERY_S: Final = 60.0
+
+#: Tapes expire by age once in this time, and then at most one of so many parts of them all: a wrong clock makes all of
+#: them old at once, and an operator has hours to see it in the log. A day is less than such a part of a week.
+EXPIRE_AGED_EVERY_S: Final = 3_600.0
+EXPIRE_PARTS: Final = 4
+
+#: No tape expires by age for so long after the wall clock was set by more than that hour.
+CLOCK_DOUBTED_S: Final = 24 * 3_600.0
 
 #: After a second signal: to write the endings (P03).
 SHUTDOWN_GRACE_S: Final = 1.0

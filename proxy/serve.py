@@ -6,9 +6,10 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
@@ -16,7 +17,7 @@ from .api.control import control_app
 from .api.metrics import Metrics
 from .config.model import Config, ConfigError
 from .config.urls import address_of
-from .limits import EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
+from .limits import CLOCK_DOUBTED_S, EXPIRE_AGED_EVERY_S, EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
 from .memory import Memory
 from .relay.app import Application, Registry, new_stream_id
 from .relay.relay import Log, Services
@@ -30,6 +31,11 @@ from .upstream.connect import Resolver
 from .upstream.transport import UpstreamTransport
 
 __all__ = ["Assembly", "Running", "assembled", "run", "running"]
+
+#: A clock that cannot be set, and that goes on while the machine sleeps; and by how much the wall clock may depart from
+#: it between two runs of retention. Beyond that it was set.
+_ELAPSED: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+_CLOCK_JUMP_S: Final = 3_600.0
 
 
 class Assembly(NamedTuple):
@@ -58,6 +64,7 @@ async def assembled(
     log: Log,
     salt: bytes,
     wall: Callable[[], float] = time.time,
+    elapsed: Callable[[], float] = _ELAPSED,
     new_id: Callable[[], str] = new_stream_id,
 ) -> AsyncGenerator[Assembly]:
     """Run the application and its tasks; on leaving, end every stream that still runs."""
@@ -81,7 +88,7 @@ async def assembled(
     app = Application(services, Keys(config.keys, salt), registry, control, on_refused=metrics.refused)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reaper.run)
-        nursery.start_soon(_expire, services)
+        nursery.start_soon(_expire, services, elapsed)
         await nursery.start(registry.run)
         yield Assembly(app, registry, reaper, services, metrics)
         await registry.drain(-inf)
@@ -89,16 +96,27 @@ async def assembled(
     await transport.aclose()
 
 
-async def _expire(services: Services) -> None:
+async def _expire(services: Services, elapsed: Callable[[], float]) -> None:
     """Remove old tapes, and close idle connections before their upstream does."""
+    began, aged_at = services.wall() - elapsed(), -inf
     while True:
         await trio.sleep(EXPIRE_EVERY_S)
         await services.transport.pool.expire()
+        now, at, keep = services.wall(), elapsed(), services.config.keep
+        jump_s, began = now - at - began, now - at
+        if abs(jump_s) > _CLOCK_JUMP_S:
+            aged_at = at + CLOCK_DOUBTED_S
+            why = f"No tape expires by its age for {CLOCK_DOUBTED_S / 3_600:g} hours."
+            services.log.warn("clock_jumped", seconds=round(jump_s), why=why)
+        if at >= aged_at:
+            aged_at = at + EXPIRE_AGED_EVERY_S
+        else:
+            keep = replace(keep, days=None)
         try:
-            gone = await services.store.expire(services.wall(), services.config.keep)
+            gone = await services.store.expire(now, keep)
             if gone:
                 services.log.info("expired", streams=len(gone))
-        except (StoreError, OSError) as error:
+        except (StoreError, OSError, RuntimeError) as error:  # no thread could be started, say
             services.log.error("expire_failed", why=str(error))
 
 

@@ -19,7 +19,8 @@ from ..config.urls import base_of, request_target
 from ..limits import DESCRIPTORS_A_STREAM, DISK_BYTES_FEW, DISK_BYTES_NONE, DOCTOR_BODY_BYTES_MAX, DOCTOR_TIMEOUT_S
 from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening
-from ..store.folder import LIVE, days_in, holder, tapes_in
+from ..store.folder import LIVE, Folder, days_in, holder, tapes_in
+from ..store.store import FolderRefusedError
 from ..upstream.connection import RefusedError
 from ..upstream.transport import UpstreamTransport
 from .show import damage_of
@@ -93,8 +94,12 @@ def _folder(root: Path) -> Iterator[Check]:
         yield Check("data folder", "ok" if writable else "wrong", f"{root} {said}")
         return
     try:
+        Folder.refuse_unsafe(root)
         with tempfile.TemporaryFile(dir=root):
             pass
+    except FolderRefusedError as error:
+        yield Check("data folder", "wrong", str(error))
+        return
     except OSError as error:
         yield Check("data folder", "wrong", f"{root} cannot be written: {error.strerror}")
         return

@@ -71,10 +71,11 @@ curl -N {base}/chat/completions -H 'Content-Type: application/json' {key}\
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run `wiretape` and exit."""
-    open_streams()
-    if not __debug__:
-        _fail("python -O removes the assertions that protect the tapes; start without it", CANNOT_START)
     try:
+        open_streams()
+        if not __debug__:
+            reason = "python -O removes the assertions that protect the tapes; start without it"
+            raise FailedError(reason, CANNOT_START)  # noqa: TRY301 - one way out for all
         given = sys.argv[1:] if arguments is None else arguments
         with one_line_errors():
             code = app(given or ["--help"], standalone_mode=False, prog_name="wiretape")

@@ -161,6 +161,8 @@ class Catalogue:
         self._book: Book | None = None
         self._closing = False
         self._warned = False
+        #: The file was not written, and lacks what the tapes have.
+        self._behind = False
         self._rebuilds_left = _REBUILDS
         self._thread = ThreadPoolExecutor(1, "wiretape-catalogue")
         self._thread.submit(self._catch_up)
@@ -170,8 +172,8 @@ class Catalogue:
         self._waiting.append((stream, path, row))
 
     def write(self) -> None:
-        """Write what was entered, in one transaction. Returns at once."""
-        if self._waiting and not self._scheduled:
+        """Write what was entered, in one transaction, and what could not be written before. Returns at once."""
+        if (self._waiting or self._behind) and not self._scheduled:
             self._scheduled = True
             self._thread.submit(self._drain)
 
@@ -197,8 +199,12 @@ class Catalogue:
         self._closing = True
         self._thread.submit(self._drain)
         self._thread.shutdown()
-        if self._book is not None:
-            self._book.close()
+        self._close_book()
+
+    def _close_book(self) -> None:
+        book, self._book = self._book, None
+        if book is not None:
+            book.close()
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
@@ -212,7 +218,7 @@ class Catalogue:
                 row = read_row(stream, moved)
             if row is not None:
                 rows.append(row)
-        if rows:
+        if rows or self._behind:
             self._with_book(lambda book: book.enter(rows), None)
 
     def _catch_up(self) -> None:
@@ -221,27 +227,38 @@ class Catalogue:
                 self._thread.submit(self._catch_up)
 
     def _with_book(self, work: "Callable[[Book], _T]", nothing: _T) -> _T:
-        """Do the work, or return `nothing`: everything in the file is on the tapes, so its faults harm no stream."""
-        try:
-            if self._book is None:
-                self._book = Book(self._folder)
-            return work(self._book)
-        except (sqlite3.OperationalError, OSError) as error:
-            warning = f"catalogue.db cannot be used; the next start adds what it lacks: {error}"
-        except sqlite3.DatabaseError as error:
-            warning = f"catalogue.db is damaged and is rebuilt from the tapes: {error}"
-            if self._book is not None:
-                self._book.close()
-            self._book = None
-            if self._rebuilds_left:
-                self._rebuilds_left -= 1
-                _remove(self._folder.root / "catalogue.db")
+        """Do the work, or return `nothing`: everything in the file is on the tapes, so its faults harm no stream.
+
+        After a fault the file is opened once more, now and for the next work, and then takes from the tapes what it
+        lacks.
+        """
+        for _ in range(2):
+            try:
+                if self._book is None:
+                    self._book = Book(self._folder)
+                done = work(self._book)
+            except (sqlite3.Error, OSError) as error:
+                self._failed(error)
+                continue
+            if self._behind:
+                self._behind = self._warned = False
                 with suppress(RuntimeError):  # shut down meanwhile; the next start finds it
                     self._thread.submit(self._catch_up)
-        if not self._warned:
-            self._warned = True
-            self._warn(warning)
+            return done
         return nothing
+
+    def _failed(self, error: Exception) -> None:
+        """Close the file, and remove it if it is damaged."""
+        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+        if not self._warned:
+            what = "is damaged and is rebuilt" if damaged else "cannot be used; what it lacks is added later"
+            self._warn(f"catalogue.db {what} from the tapes: {error}")
+        self._behind = self._warned = True
+        with suppress(sqlite3.Error, OSError):
+            self._close_book()
+            if damaged and self._rebuilds_left:
+                self._rebuilds_left -= 1
+                _remove(self._folder.root / "catalogue.db")
 
 
 class Book(Rows):

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import trio
 
@@ -45,6 +45,7 @@ from .tape_file import (
     ROUND_S,
     Committer,
     Durability,
+    Patience,
     Sync,
     TapeBatches,
     TapeFile,
@@ -55,14 +56,16 @@ from .tape_file import (
 
 __all__ = ["INLINE_BYTES_MAX", "FileStore", "Mended", "Recovered", "mended", "open_files", "recover"]
 
+_T = TypeVar("_T")
+
 #: Larger batches are written in a thread: the loop may stall for 10 ms at most.
 INLINE_BYTES_MAX: Final = 256 * 1024
 #: Creating a file takes 20 us, and a thread for it 200 us of CPU, which pays if the last file took longer than this.
 _INLINE_CREATION_S: Final = 0.002
 #: `open` and `request`.
 _OPENING_RECORDS: Final = 2
-#: Descriptors open at once.
-_PORTION: Final = 256
+#: Descriptors open at once; macOS gives a process 256.
+_PORTION: Final = 64
 
 
 class Mended(NamedTuple):
@@ -140,23 +143,24 @@ class FileStore:
         self._threads = trio.CapacityLimiter(4)
         self._long_lines = trio.CapacityLimiter(1)
         self._creation_s = 0.0
+        self._patience = Patience(warn)
         self._catalogue = Catalogue(folder, warn)
-        self._committer = Committer(folder, sync, on_round=self._committed, on_gone=self._gone, round_s=round_s)
+        self._committer = Committer(folder, sync, self._committed, self._gone, warn, round_s)
 
     async def create(self, stream: str) -> None:
         """Begin a tape. Its name becomes durable with its first commit round."""
         if self.health.gone:
             raise TapeBrokenError(self.health.failure)
+        # Cancelled before the file exists or not at all, so that it leaves no unknown tape.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        begin = partial(self._begin, stream)
         try:
-            # Cancelled before the file exists or not at all, so that it leaves no unknown tape.
-            await trio.lowlevel.checkpoint_if_cancelled()
             if self._committer.syncing or self._creation_s > _INLINE_CREATION_S:  # it may block for up to 10 ms
-                tape = await trio.to_thread.run_sync(self._begin, stream, limiter=self._threads)
+                tape = await self._patience.in_thread(begin, self._threads)
             else:
-                tape = self._begin(stream)
-        except (StoreFullError, TapeBrokenError) as error:
-            self._failed(error)
-            raise
+                tape = begin()
+        except StoreFullError as error:
+            tape = await self._again(error, begin)
         self._live[stream] = tape
 
     def _begin(self, stream: str) -> TapeFile:
@@ -182,13 +186,12 @@ class FileStore:
                 tape.write(b"".join(map(encode, records)))
             else:
                 with trio.CancelScope(shield=True):  # a cancelled caller must know that the batch is written
-                    await trio.to_thread.run_sync(
-                        lambda: tape.write(b"".join(map(encode, records))), limiter=self._threads
-                    )
+                    await self._patience.in_thread(lambda: tape.write(b"".join(map(encode, records))), self._threads)
         except StoreError as error:
             tape.lost = True
-            self._failed(error)
-            raise
+            with trio.CancelScope(shield=True):
+                await self._again(error, lambda: tape.write(b"".join(map(encode, records))))
+            tape.lost = False
         if self.health.full:
             self.health = Health()
         tape.next_n = records[-1].n + 1
@@ -245,7 +248,7 @@ class FileStore:
         if live is None and self._folder.ended_path(stream) is None:
             raise StreamMissingError(f"there is no stream {stream}")
         opened = partial(self._open, stream, None if live is None else live.path)
-        return TapeBatches(stream, opened, from_n, live, self._long_lines, waits=waits)
+        return TapeBatches(stream, opened, from_n, live, self._long_lines, self._patience, waits=waits)
 
     def _open(self, stream: str, path: str | None) -> int:
         """Return a descriptor of the tape, which may have moved to its day meanwhile."""
@@ -279,11 +282,14 @@ class FileStore:
         return await self._catalogue.ask(lambda book: book.fates(stream, now), {})
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
-        """Remove tapes that are too old or too many, and their rows."""
+        """Remove tapes that are too old or too many, and their rows; and believe that there is room again."""
+        if self.health.full:  # a balancer sends no stream that could find out while this is set
+            self.health = Health()
         if any(live.ended for live in self._live.values()):
             await self._committer.through()
         live_bytes = sum(live.size for live in self._live.values())
         gone = await trio.to_thread.run_sync(self._folder.expire, live_bytes, now, keep)
+        self._catalogue.write()
         if gone:
             await self._catalogue.ask(lambda book: book.forget(gone), None)
         return gone
@@ -292,28 +298,31 @@ class FileStore:
         """Make the last commit round. Streams that have not ended are left to recovery."""
         for stream in list(self._live):
             await self.release(stream)
-        await trio.to_thread.run_sync(self._committer.stop)
-        await trio.to_thread.run_sync(self._catalogue.close)
+        await self._patience.in_thread(self._committer.stop)
+        await self._patience.in_thread(self._catalogue.close)
 
     # -- failures and commit rounds -----------------------------------------------------------------------------------
 
-    def _failed(self, error: StoreError) -> None:
-        """Remember the failure: a full disk may have room again, one that lied about a write is not believed again."""
-        if not self.health.failure or self.health.full:
-            self.health = Health(str(error), full=isinstance(error, StoreFullError))
+    async def _again(self, error: StoreError, work: Callable[[], _T]) -> _T:
+        """Try again what met a fault that passes; if it stays, or is another one, health reports it."""
+        try:
+            return await self._patience.again(error, work)
+        except StoreError as last:
+            if not self.health.failure or self.health.full:
+                self.health = Health(str(last), full=True)
+            raise
 
-    def _committed(self, ended: Collection[TapeFile], lost: Collection[TapeFile]) -> None:
-        """Forget the tapes that a commit round closed, and end the followers of those whose last bytes may vanish."""
+    def _committed(self, over: Collection[TapeFile], lost: Collection[TapeFile]) -> None:
+        """Forget the tapes that are over, and end the followers of those whose last bytes may vanish."""
         for tape in lost:
             assert tape.broken is not None
-            self._failed(TapeBrokenError(tape.broken))
+            if not self.health.failure or self.health.full:
+                self.health = Health(tape.broken)  # a disk that lied about a write is not believed again
             self._warn(tape.broken)
             tape.hide()
-        for tape in ended:
+        for tape in over:
             if self._live.get(tape.stream) is tape:  # not if it was released
                 del self._live[tape.stream]
-                if tape.stuck:  # it is intact and moves at the next start
-                    self._warn(f"{tape.name} has ended and could not be moved to its day: {tape.stuck}")
         self._catalogue.write()
 
     def _gone(self, reason: str) -> None:
@@ -363,6 +372,8 @@ def recover(folder: Folder, sync: Sync) -> list[Recovered]:
     recovered: list[Recovered] = []
     found: list[tuple[str, Path, Mended]] = []
     try:
+        strays = [path for path in folder.live.glob("*.tape") if path.is_symlink() or not path.is_file()]
+        recovered += [Recovered(path.stem, refused=f"{path} is a link or not a file: remove it") for path in strays]
         for stream, entry in sorted(tapes_in(folder.live), key=itemgetter(0)):
             path = Path(entry.path)
             try:
@@ -393,7 +404,7 @@ def _moved(folder: Folder, stream: str, path: Path, what: Mended) -> Recovered:
         path.unlink()
         return Recovered(stream, None, what.torn)
     day = day_of(what.created or path.stat().st_mtime)
-    folder.make_day(day)
+    os.close(folder.opened_day(day))
     target = Path(folder.day_path(day, stream))
     if target.exists():
         return Recovered(stream, refused=f"{target} exists already")
@@ -403,7 +414,7 @@ def _moved(folder: Folder, stream: str, path: Path, what: Mended) -> Recovered:
 
 def _commit(paths: Sequence[Path], sync: Sync) -> None:
     for at in range(0, len(paths), _PORTION):
-        fds = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths[at : at + _PORTION]]
+        fds = list(map(opened_for_reading, paths[at : at + _PORTION]))
         try:
             failed = sync(fds)
         finally:

@@ -4,25 +4,33 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import time
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
+from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from wiretape.events.core.errors import LocalError
 
 from ..config.model import Keep
-from ..limits import LOCK_LOOK_S, LOCK_LOOKS_MAX
+from ..limits import EXPIRE_PARTS, LOCK_LOOK_S, LOCK_LOOKS_MAX
 from .store import FolderRefusedError
 
-__all__ = ["LIVE", "Folder", "Kept", "day_of", "days_in", "expired", "holder", "is_stream_id", "tapes_in"]
+__all__ = ["LIVE", "SAFELY", "Folder", "Kept", "day_of", "days_in", "expired", "holder", "is_stream_id", "tapes_in"]
 
 #: The sub-folder of tapes that have not ended.
 LIVE: Final = "live"
 _SUFFIX: Final = ".tape"
+#: For every file of the folder: a link is not followed, and a pipe does not hang.
+SAFELY: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | SAFELY
+#: Files at the top of the folder. SQLite follows links, and what the lock links to would be emptied.
+_OURS: Final = ("lock", "caller.salt", "catalogue.db", "catalogue.db-wal", "catalogue.db-shm")
 #: Longer pids exist nowhere, and int() refuses thousands of digits in words of its own.
 _PID_CHARS_MAX: Final = 20
 #: A file name on every system, without anything that has a meaning in a path. Our own ids have 32 characters.
@@ -79,7 +87,7 @@ def holder(root: Path) -> int | None:
     This tries the lock itself, since a pid outlives its process.
     """
     try:
-        lock = os.open(root / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(root / "lock", os.O_RDONLY | SAFELY)
     except OSError:
         return None
     try:
@@ -114,16 +122,39 @@ class Folder:
         lock = -1
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.refuse_unsafe(root)
+            lock = self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | SAFELY, 0o600)
             self._take_lock()
             self.live.mkdir(mode=0o700, exist_ok=True)
-            self.fd = os.open(self.live, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.fd = os.open(self.live, _FOLDER_FLAGS)
         except (OSError, FolderRefusedError) as error:
             if lock >= 0:
                 os.close(lock)
             if isinstance(error, OSError):
-                raise FolderRefusedError(f"data folder {root} cannot be used: {error.strerror}") from error
+                where = f" ({error.filename})" if error.filename else ""
+                raise FolderRefusedError(f"data folder {root} cannot be used: {error.strerror}{where}") from error
             raise
+
+    @staticmethod
+    def refuse_unsafe(root: Path) -> None:
+        """Raise FolderRefusedError if other users can write to the folder, or a file in it is not a plain one.
+
+        The folders above it are not checked: if another user replaces this one, the other one has the wrong owner.
+        """
+        about, reason = root.stat(), ""
+        if about.st_uid != os.geteuid():
+            reason = (
+                f"it belongs to another user (uid {about.st_uid}): run chown {os.geteuid()} on it, or choose another"
+            )
+        elif about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            reason = "other users may write to it: run chmod go-w on it"
+        for name in _OURS:
+            with suppress(FileNotFoundError):
+                file = (root / name).lstat()
+                if not stat.S_ISREG(file.st_mode) or file.st_nlink != 1:
+                    reason = reason or f"{name} in it is a link or not a file: remove it"
+        if reason:
+            raise FolderRefusedError(f"data folder {root} cannot be used: {reason}")
 
     def _take_lock(self) -> None:
         """Fail at once if a process holds the folder, but not because readers are checking whether one does."""
@@ -156,9 +187,11 @@ class Folder:
         """Return the path of a tape that has ended."""
         return f"{self.root}/{day.isoformat()}/{stream}{_SUFFIX}"
 
-    def make_day(self, day: date) -> None:
-        """Make the folder of a day unless it exists."""
-        (self.root / day.isoformat()).mkdir(mode=0o700, exist_ok=True)
+    def opened_day(self, day: date) -> int:
+        """Return a descriptor of the folder of a day, which is made if needed."""
+        path = self.root / day.isoformat()
+        path.mkdir(mode=0o700, exist_ok=True)
+        return os.open(path, _FOLDER_FLAGS)
 
     def ended_path(self, stream: str) -> str | None:
         """Return where the tape of an ended stream is."""
@@ -182,8 +215,7 @@ class Folder:
 
     def expire(self, live_bytes: int, now: float, keep: Keep) -> list[str]:
         """Remove the tapes that are too old or too much, and return their streams."""
-        sizes = {day: size for day in days_in(self.root) if (size := sum(tape.size for tape in self.tapes_of(day)))}
-        gone = expired(sizes, self.tapes_of, live_bytes, now, keep)
+        gone = expired(days_in(self.root), self.tapes_of, live_bytes, now, keep)
         for day, streams in gone.items():
             for stream in streams:
                 with suppress(FileNotFoundError):
@@ -202,29 +234,34 @@ def day_of(seconds: float) -> date:
 
 
 def expired(
-    sizes: Mapping[date, int], tapes_of: Callable[[date], Iterable[Kept]], live_bytes: int, now: float, keep: Keep
+    days: Collection[date], tapes_of: Callable[[date], Iterable[Kept]], live_bytes: int, now: float, keep: Keep
 ) -> dict[date, list[str]]:
-    """Return the streams whose tapes go, by day. `sizes` are the bytes of each day that has tapes.
+    """Return the streams whose tapes go, by day.
 
-    A day goes `keep.days` days after it ended. While all tapes together exceed `keep.bytes`, the oldest day goes, and
-    of the last day its oldest tapes. Live streams count but never go. Never lists all tapes: such a list took 0.6 KB
-    per tape once a minute, memory that the allocator did not give back.
+    A tape goes when its day ended `keep.days` days ago, but of all tapes only a part at once: `now` may be wrong. While
+    all tapes together exceed `keep.bytes`, the oldest day goes, and of the last day its oldest tapes. Live streams
+    count but never go. Never lists all tapes: such a list took 0.6 KB per tape once a minute, memory that the allocator
+    did not give back.
     """
-    left = sorted(sizes)
-    gone: list[date] = []
-    while left and keep.days is not None and day_of(now) - left[0] > timedelta(days=keep.days):
-        gone.append(left.pop(0))
-    excess = 0 if keep.bytes is None else live_bytes + sum(sizes[day] for day in left) - keep.bytes
-    while excess > 0 and len(left) > 1:
-        excess -= sizes[left[0]]
-        gone.append(left.pop(0))
-    streams = {day: [tape.stream for tape in sorted(tapes_of(day))] for day in gone}
-    if left and excess > 0:
-        oldest: list[Kept] = []  # no more of them than have `excess` bytes together
-        for tape in tapes_of(left[0]):
+    held_bytes, count = live_bytes, 0
+    for tape in chain.from_iterable(map(tapes_of, days)):
+        held_bytes += tape.size
+        count += 1
+    aged = ceil(count / EXPIRE_PARTS)
+    excess = -1 if keep.bytes is None else held_bytes - keep.bytes
+    gone: dict[date, list[str]] = {}
+    for day in sorted(days):
+        if keep.days is None or day_of(now) - day <= timedelta(days=keep.days):
+            aged = 0
+        if aged <= 0 and excess <= 0:
+            break
+        whole = excess > 0 and day != max(days)
+        oldest: list[Kept] = []
+        for tape in tapes_of(day):
             insort(oldest, tape)
             excess -= tape.size
-            while excess + oldest[-1].size <= 0:
+            while not whole and len(oldest) > aged and excess + oldest[-1].size <= 0:
                 excess += oldest.pop().size
-        streams[left[0]] = [tape.stream for tape in oldest]
-    return streams
+        aged -= len(oldest)
+        gone[day] = [tape.stream for tape in oldest]
+    return gone

@@ -145,10 +145,8 @@ class MemoryStore:
                 days[day_of(created)].append(Kept(created, stream, tape.size))
             else:
                 live_bytes += tape.size
-        sizes = {day: sum(tape.size for tape in tapes) for day, tapes in days.items()}
-        gone = [
-            stream for streams in expired(sizes, days.__getitem__, live_bytes, now, keep).values() for stream in streams
-        ]
+        by_day = expired(days, days.__getitem__, live_bytes, now, keep)
+        gone = [stream for streams in by_day.values() for stream in streams]
         for stream in gone:
             del self._tapes[stream]
         return gone

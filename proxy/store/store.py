@@ -52,7 +52,7 @@ class StreamMissingError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """No room. The tape is intact without this batch; the same batch may be tried again."""
+    """The tape is intact without this batch, or was not begun; the same may be tried again when there is room."""
 
 
 class TapeBrokenError(StoreError):

@@ -17,9 +17,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from datetime import date
 from functools import partial
+from math import inf
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import trio
 
@@ -27,10 +29,10 @@ from wiretape.events.core.limits import TAPE_LINE_BYTES_MAX
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Reader
 
-from ..limits import MEMORY_SAMPLE_S
+from ..limits import MEMORY_SAMPLE_S, PASSING_TRIES_MAX, PASSING_WAIT_S
 from ..memory import Charge
 from .catalogue_row import StreamRow, opened_row
-from .folder import Folder, day_of
+from .folder import SAFELY, Folder, day_of
 from .store import StoreError, StoreFullError, StreamMissingError, TapeBrokenError
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Committer",
     "Durability",
     "OpenTape",
+    "Patience",
     "Sync",
     "TapeBatches",
     "TapeFile",
@@ -50,19 +53,19 @@ __all__ = [
     "syncfs_once",
 ]
 
+_T = TypeVar("_T")
+
 #: What one read of a tape takes: 1 MB decodes in about 15 ms.
 CHUNK_BYTES: Final = 1024 * 1024
 #: What a follower reads at once, in a thread: the bytes may have to come from the disk. 64 frames are parsed to 200 KB.
 _BATCH_BYTES: Final = 16 * 1024
 #: What it reads of a live tape in the loop: the kernel has just had these bytes, and 250 records decode in 1 ms.
 _INLINE_BYTES: Final = 64 * 1024
-#: No room on the disk, in the quota, or below RLIMIT_FSIZE (P06, P11).
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: A line as it is read, its parts, their value, and what is made of them to be sent.
 _LONG_LINE_TIMES: Final = 5
-#: Of this process or of the machine; one is free again as soon as a stream ends (P10).
-_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
-_FLAGS: Final = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+#: A descriptor (P10), memory or a thread was missing; it is free again as soon as something else ends.
+_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
+_FLAGS: Final = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY | SAFELY
 
 #: `process`: an append returns when the kernel has the batch, which survives kill -9. `disk`: when the disk has it.
 Durability = Literal["process", "disk"]
@@ -75,6 +78,43 @@ _GATHER_S: Final = 0.05
 _REST: Final = 4
 #: Makes the folder (the first descriptor) and the files durable, and returns what failed and why.
 Sync = Callable[[Collection[int]], Mapping[int, str]]
+
+
+class Patience:
+    """What the serving tasks do about faults that pass: try again, and report it at most once a second."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._warned_at = -inf
+
+    def _report(self, why: object) -> None:
+        if trio.current_time() >= self._warned_at + 1:
+            self._warned_at = trio.current_time()
+            self._warn(f"trying again: {why}")
+
+    async def in_thread(self, work: Callable[[], _T], limiter: trio.CapacityLimiter | None = None) -> _T:
+        """Return what `work` returns in a thread, or here if none can start."""
+        try:
+            return await trio.to_thread.run_sync(work, limiter=limiter)
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+            self._report(error)
+            return work()
+
+    async def again(self, error: Exception, work: Callable[[], _T]) -> _T:
+        """Try again while a fault that passes is the cause of the error; raise the last one."""
+        for _ in range(PASSING_TRIES_MAX):
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError) or cause.errno not in _PASSING:
+                break
+            self._report(error)
+            await trio.sleep(PASSING_WAIT_S)
+            try:
+                return work()
+            except (StoreError, OSError) as failed:
+                error = failed
+        raise error
 
 
 class OpenTape:
@@ -129,8 +169,7 @@ class TapeFile(OpenTape):
         except FileExistsError as error:
             raise StoreError(f"{self.stream} has a tape already") from error
         except OSError as error:
-            reason = f"{self.name} could not be begun: {error.strerror}"
-            raise (StoreFullError if error.errno in _FULL | _NO_DESCRIPTOR else TapeBrokenError)(reason) from error
+            raise StoreFullError(f"{self.name} could not be begun: {error.strerror}") from error
         self.size = 0
         #: Bytes that readers may see; with `durability = disk` fewer than are written.
         self.shown = 0
@@ -152,23 +191,24 @@ class TapeFile(OpenTape):
         """Write all lines, or raise a StoreError and leave none of these bytes on the tape."""
         if self.broken is not None:
             raise TapeBrokenError(self.broken)
+        failed: OSError | None = None
         try:
             written = os.write(self.fd, lines)
         except OSError as error:
-            if error.errno not in _FULL:
-                self.broken = f"{self.name}: writing failed at byte {self.size}: {error.strerror}"
-                raise TapeBrokenError(self.broken) from error
-            written = 0
+            failed, written = error, 0
         if written == len(lines):
             self.size += written
             return
         reason = f"{self.name}: no room for {len(lines)} bytes at byte {self.size}, {written} were taken"
+        if failed is not None:
+            reason = f"{self.name}: writing failed at byte {self.size}: {failed.strerror}"
         try:
-            os.ftruncate(self.fd, self.size)  # a full disk first takes a part (F10); cutting that off needs no room
+            if failed is None or failed.errno not in _PASSING:
+                os.ftruncate(self.fd, self.size)  # a full disk first takes a part (F10); cutting it off needs no room
         except OSError as error:
             self.broken = f"{reason}, and could not be cut off again: {error.strerror}"
             raise TapeBrokenError(self.broken) from error
-        raise StoreFullError(reason)
+        raise StoreFullError(reason) from failed
 
 
 def best_sync() -> Sync:
@@ -179,9 +219,10 @@ def best_sync() -> Sync:
 
 def syncfs_once(syncfs: Callable[[int], int], fds: Collection[int]) -> Mapping[int, str]:
     """Sync with one call, on the folder: open since the start, it gets every error since then."""
-    if syncfs(next(iter(fds))) == 0:
-        return {}
-    return dict.fromkeys(fds, os.strerror(ctypes.get_errno()))
+    while syncfs(next(iter(fds))) != 0:
+        if ctypes.get_errno() != errno.EINTR:  # a signal is no error of the disk; `os.fsync` repeats itself too
+            return dict.fromkeys(fds, os.strerror(ctypes.get_errno()))
+    return {}
 
 
 def fsync_each(fds: Collection[int]) -> Mapping[int, str]:
@@ -199,18 +240,19 @@ class Committer:
     """The thread that makes the rounds, and what the serving task calls.
 
     The round that closes an ended tape also moves it to its day: renaming each one by itself woke a thread per stream,
-    which cost more than the stream's bytes. In trio's thread, `on_round` then gets the tapes that were closed and those
-    that did not become durable, and `on_gone` the reason why no write arrives any more, found within a second.
+    which cost more than the stream's bytes. A tape that cannot be moved now is as durable where it is; the next round
+    tries again. In trio's thread, `on_round` then gets the tapes that are closed and moved and those that did not
+    become durable, and `on_gone` the reason why no write arrives any more, found within a second.
     """
 
     def __init__(
         self,
         folder: Folder,
         sync: Sync,
-        *,
         on_round: Callable[[Collection[TapeFile], Collection[TapeFile]], None],
         on_gone: Callable[[str], None],
-        round_s: float = ROUND_S,
+        warn: Callable[[str], None],
+        round_s: float,
     ) -> None:
         #: Tapes written since the last round, each with `dirty` set before it is added. Appending needs no lock.
         self.written: deque[TapeFile] = deque()
@@ -220,6 +262,9 @@ class Committer:
         self._sync = sync
         self._on_round = on_round
         self._on_gone = on_gone
+        self._warn = warn
+        #: Ended tapes that wait for their day.
+        self._unmoved: list[TapeFile] = []
         self._round_s = round_s
         self._trio = trio.lowlevel.current_trio_token()
         self._awaited: deque[trio.Event] = deque()
@@ -272,7 +317,7 @@ class Committer:
         try:
             here, held = folder.live.stat(), os.fstat(folder.fd)
         except OSError as error:
-            return f"data folder {folder.root} is gone: {error.strerror}"
+            return "" if error.errno in _PASSING else f"data folder {folder.root} is gone: {error.strerror}"
         same = (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino)
         return "" if same else f"data folder {folder.root} was replaced by another"
 
@@ -290,33 +335,31 @@ class Committer:
                 by_fd[tape.fd] = tape
                 if tape.ended:  # a tape that ends during the sync is closed by the next round
                     ended.append(tape)
-        lost = self._commit(by_fd, ended) if by_fd else []
-        if by_fd:
-            self._took_s = time.monotonic() - self._began
-        if ended or lost or awaited:
-            self._notify(self._finish, ended, lost, awaited)
-
-    def _commit(self, by_fd: Mapping[int, TapeFile], ended: Collection[TapeFile]) -> list[TapeFile]:
-        """Move and close the ended tapes, sync all, and return those that did not become durable."""
+        over: list[TapeFile] = []
         lost: list[TapeFile] = []
-        folders, days = [self._folder.fd], set[str]()
+        if by_fd or self._unmoved:
+            lost = self._commit(by_fd, ended, over)
+            self._took_s = time.monotonic() - self._began
+        if over or lost or awaited:
+            self._notify(self._finish, over, lost, awaited)
+
+    def _commit(self, by_fd: Mapping[int, TapeFile], ended: list[TapeFile], over: list[TapeFile]) -> list[TapeFile]:
+        """Move the ended tapes to `over`, sync all and close the ended ones; return what did not become durable."""
+        lost: list[TapeFile] = []
+        days: dict[date, int] = {}
         try:
-            for tape in ended:
-                if tape.created is not None:  # a tape that was only released stays for recovery
-                    self._move(tape, tape.created)
-                days.add(os.path.dirname(tape.path))  # noqa: PTH120 - a string
+            unmoved, self._unmoved = [*self._unmoved, *ended], []
+            for tape in unmoved:
+                (over if self._moved(tape, days) else self._unmoved).append(tape)
             self.syncing = True
-            for day in days:
-                with suppress(FileNotFoundError):  # it expired meanwhile
-                    folders.append(os.open(day, os.O_RDONLY | os.O_CLOEXEC))
-            failed = self._sync([*folders, *by_fd])
+            failed = self._sync([self._folder.fd, *days.values(), *by_fd])
         except Exception as error:  # noqa: BLE001 - if this thread died, appends would wait for ever
             failed = dict.fromkeys(by_fd, repr(error))
         self.syncing = False
         lost_name = ""  # if a folder failed, the names of all tapes may be lost
-        for fd in folders:
+        for fd in (self._folder.fd, *days.values()):
             lost_name = lost_name or failed.get(fd, "")
-        for fd in folders[1:]:
+        for fd in days.values():
             os.close(fd)
         for fd, tape in by_fd.items():
             why = lost_name or failed.get(fd)
@@ -328,25 +371,33 @@ class Committer:
             os.close(tape.fd)
         return lost
 
-    def _move(self, tape: TapeFile, created: int) -> None:
-        """Rename the ended tape, never over another one. Blocks for milliseconds while the journal is being written."""
+    def _moved(self, tape: TapeFile, days: dict[date, int]) -> bool:
+        """Rename the ended tape, and return False to try that again. `days` gets a descriptor of its folder.
+
+        Never over another tape: one whose name is taken stays where it is, like one that was only released. Blocks for
+        milliseconds while the journal is being written.
+        """
+        if tape.created is None:
+            return True
         try:
-            day = day_of(created or os.stat(tape.path).st_mtime)  # noqa: PTH116 - a tape's path is a string
+            day = day_of(tape.created or os.stat(tape.path).st_mtime)  # noqa: PTH116 - a tape's path is a string
             path = self._folder.day_path(day, tape.stream)
             if os.path.exists(path):  # noqa: PTH110
                 raise FileExistsError(errno.EEXIST, "a tape of this name exists already")
-            try:
-                os.rename(tape.path, path)  # noqa: PTH104
-            except FileNotFoundError:  # the first tape of its day; making the folder each time took 25 us
-                self._folder.make_day(day)
-                os.rename(tape.path, path)  # noqa: PTH104
+            if day not in days:
+                days[day] = self._folder.opened_day(day)
+            os.rename(tape.path, path)  # noqa: PTH104
             tape.path = path
         except OSError as error:
-            tape.stuck = error.strerror or "its name cannot be changed"
+            if not tape.stuck:
+                tape.stuck = error.strerror or "its name cannot be changed"
+                self._warn(f"{tape.name} has ended and could not be moved to its day: {tape.stuck}")
+            return isinstance(error, FileExistsError | NotADirectoryError) or not os.path.exists(tape.path)  # noqa: PTH110
+        return True
 
-    def _finish(self, ended: Collection[TapeFile], lost: Collection[TapeFile], awaited: Collection[trio.Event]) -> None:
-        if ended or lost:
-            self._on_round(ended, lost)
+    def _finish(self, over: Collection[TapeFile], lost: Collection[TapeFile], awaited: Collection[trio.Event]) -> None:
+        if over or lost:
+            self._on_round(over, lost)
         for event in awaited:
             event.set()
 
@@ -412,7 +463,7 @@ def records_of(path: str | Path) -> Iterator[Record]:
 
 def opened_for_reading(path: str | Path) -> int:
     """Return a descriptor of the file."""
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return os.open(path, os.O_RDONLY | SAFELY)
 
 
 class TapeBatches(TapeReader):
@@ -425,6 +476,7 @@ class TapeBatches(TapeReader):
         from_n: int,
         live: TapeFile | None,
         long_lines: trio.CapacityLimiter,
+        patience: Patience,
         *,
         waits: bool,
     ) -> None:
@@ -436,6 +488,7 @@ class TapeBatches(TapeReader):
         self._stream = stream
         self._from_n = from_n
         self._live = live
+        self._patience = patience
         self._waits = waits
 
     def __aiter__(self) -> "TapeBatches":
@@ -465,21 +518,26 @@ class TapeBatches(TapeReader):
         until = None if live is None else live.shown
         read = partial(self.read, _BATCH_BYTES, until=until, line_bytes_max=_INLINE_BYTES)
         try:
-            if live is None or live.shown - at > _INLINE_BYTES:
-                records = await trio.to_thread.run_sync(read)
-                size = _INLINE_BYTES
-                while self.too_long and not records:
-                    size *= 2
-                    await self._charge(_LONG_LINE_TIMES * size)
-                    read = partial(self.read, _BATCH_BYTES, until=until, line_bytes_max=size)
-                    records = await trio.to_thread.run_sync(read, limiter=self._long_lines)
-            else:
-                await trio.lowlevel.checkpoint()
-                records = read()
+            try:
+                if live is None or live.shown - at > _INLINE_BYTES:
+                    records = await self._patience.in_thread(read)
+                    size = _INLINE_BYTES
+                    while self.too_long and not records:
+                        size *= 2
+                        await self._charge(_LONG_LINE_TIMES * size)
+                        read = partial(self.read, _BATCH_BYTES, until=until, line_bytes_max=size)
+                        records = await self._patience.in_thread(read, self._long_lines)
+                else:
+                    await trio.lowlevel.checkpoint()
+                    records = read()
+            except OSError as error:
+                records = await self._patience.again(error, read)
         except FileNotFoundError as error:
             if live is not None and live.broken is not None:
                 raise TapeBrokenError(live.broken) from error
             raise StreamMissingError(f"the tape of {self._stream} is gone") from error
+        except OSError as error:
+            raise StoreError(f"the tape of {self._stream} cannot be read: {error.strerror}") from error
         if live is not None and self.at == at:
             raise TapeBrokenError(f"the tape of {self._stream} is shorter than what was written")
         return records

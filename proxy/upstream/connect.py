@@ -64,7 +64,11 @@ class Connector:
             try:
                 try:
                     stream = await self._open_tcp(first.host, first.port)
-                except (UnicodeError, OSError) as error:
+                except (
+                    UnicodeError,
+                    OSError,
+                    RuntimeError,
+                ) as error:  # no thread could be started for the look-up, say
                     raise _refused(first, error) from error
                 if egress is not None and egress.tls:
                     stage = "tls"

@@ -18,6 +18,8 @@ from wiretape.proxy.api import streams as following_events
 from wiretape.proxy.limits import MEMORY_A_STREAM_BYTES, MEMORY_SAMPLE_S
 from wiretape.proxy.memory import Charge, Memory, resident_bytes
 from wiretape.proxy.server.asgi import Reaper
+from wiretape.proxy.store.memory import MemoryStore
+from wiretape.proxy.store.store import Filter
 
 HOUR: Final = 3_600.0
 
@@ -53,6 +55,66 @@ async def test_wall_clock_jump_changes_no_stream(
         assert times[-1] == pytest.approx(5_000_000, abs=1_000)
         await home.ask()
         assert await home.ending() == ("completed", [])
+
+
+DAY: Final = 24 * HOUR
+
+
+@pytest.mark.case("P12")
+async def test_a_clock_ten_days_ahead_removes_no_tape(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It once removed all of them within a minute. Back again after ten hours, no tape was lost."""
+    jumped = 0.0
+    monkeypatch.setattr(houses, "_wall", lambda: 1_700_000_000.0 + trio.current_time() + jumped)
+    async with house(Peer(role(), text("a"), finish(), DONE), check=False) as home:
+        for _ in range(8):
+            await home.ask()
+        await trio.sleep(HOUR)
+        jumped = 10 * DAY
+        await trio.sleep(10 * HOUR)
+        assert len(await home.store.list(Filter())) == 8
+        jumped = 0.0
+        await trio.sleep(2 * DAY)
+        assert len(await home.store.list(Filter())) == 8
+        said = [fields["seconds"] for _, event, fields in home.log if event == "clock_jumped"]
+        assert said == [10 * DAY, -10 * DAY]
+
+
+@pytest.mark.case("P12")
+async def test_after_ten_days_off_old_tapes_go_in_steps(autojump_clock: MockClock) -> None:
+    """A start cannot know whether the clock is wrong or the pause was real: a quarter goes each hour, with a line."""
+    store = MemoryStore()
+    frames = [role(), text("a"), finish(), DONE]
+    async with house(Peer(*frames), store=store, check=False) as home:
+        for _ in range(8):
+            await home.ask()
+    await trio.sleep(10 * DAY)
+    async with house(Peer(), store=store, check=False) as home:
+        left: list[int] = []
+        for wait_s in (90.0, *[HOUR] * 7):
+            await trio.sleep(wait_s)
+            left.append(len(await store.list(Filter())))
+        assert left == [6, 4, 3, 2, 1, 0, 0, 0]
+        assert [fields["streams"] for _, event, fields in home.log if event == "expired"] == [2, 2, 1, 1, 1, 1]
+
+
+@pytest.mark.case("P12")
+async def test_a_wrong_clock_that_stays_is_believed_after_a_day(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jumped = 0.0
+    monkeypatch.setattr(houses, "_wall", lambda: 1_700_000_000.0 + trio.current_time() + jumped)
+    async with house(Peer(role(), text("a"), finish(), DONE), check=False) as home:
+        for _ in range(8):
+            await home.ask()
+        jumped = 10 * DAY
+        await trio.sleep(DAY)
+        assert len(await home.store.list(Filter())) == 8
+        await trio.sleep(120)
+        assert len(await home.store.list(Filter())) == 6
+        await trio.sleep(12 * HOUR)
+        assert len(await home.store.list(Filter())) == 0
 
 
 @pytest.mark.case("P17")

@@ -45,7 +45,7 @@ def test_an_unusable_folder_is_refused_with_one_line(tmp_path: Path) -> None:
     assert "Not a directory" in refused(tmp_path / "file" / "data")
     assert "exists" in refused(tmp_path / "file")
     (tmp_path / "data" / "lock").mkdir(parents=True)
-    assert "Is a directory" in refused(tmp_path / "data")
+    assert "lock in it is a link or not a file" in refused(tmp_path / "data")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "live").write_text("")
     assert "exists" in refused(tmp_path / "other")
@@ -53,6 +53,67 @@ def test_an_unusable_folder_is_refused_with_one_line(tmp_path: Path) -> None:
         (tmp_path / "shut").mkdir(mode=0o500)
         assert "Permission denied" in refused(tmp_path / "shut")
     refused(Path("/proc/data"))
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o720])
+def test_a_data_folder_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(mode)
+    assert refused(tmp_path / "data").endswith("other users may write to it: run chmod go-w on it")
+    assert list((tmp_path / "data").iterdir()) == []
+    (tmp_path / "data").chmod(mode & ~0o022)
+    Folder(tmp_path / "data").close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_data_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
+    os.chown(tmp_path / "data", 12345, -1)
+    assert "it belongs to another user (uid 12345): run chown 0 on it" in refused(tmp_path / "data")
+
+
+@pytest.mark.parametrize("way", ["link", "second name", "pipe", "folder"])
+@pytest.mark.parametrize("name", ["lock", "caller.salt", "catalogue.db", "catalogue.db-wal", "catalogue.db-shm"])
+def test_a_link_or_pipe_in_place_of_a_file_is_refused_and_not_touched(tmp_path: Path, name: str, way: str) -> None:
+    """`lock` as a link once emptied the file that it led to."""
+    victim, data = tmp_path / "victim", tmp_path / "data"
+    victim.write_text("mine")
+    data.mkdir()
+    make = {"link": Path.symlink_to, "second name": Path.hardlink_to, "pipe": _pipe, "folder": _folder}[way]
+    make(data / name, victim)
+    assert refused(data) == f"data folder {data} cannot be used: {name} in it is a link or not a file: remove it"
+    assert holder(data) is None
+    assert victim.read_text() == "mine"
+
+
+def _pipe(path: Path, _: Path) -> None:
+    os.mkfifo(path)
+
+
+def _folder(path: Path, _: Path) -> None:
+    path.mkdir()
+
+
+def test_live_as_a_link_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "live").symlink_to(tmp_path / "elsewhere")
+    assert str(tmp_path / "data" / "live") in refused(tmp_path / "data")
+
+
+async def test_a_stray_link_pipe_or_folder_in_live_is_named_and_left_alone(tmp_path: Path) -> None:
+    victim, live = tmp_path / "victim", tmp_path / "data" / "live"
+    victim.write_text("mine")
+    live.mkdir(parents=True)
+    (live / "s1.tape").symlink_to(victim)
+    os.mkfifo(live / "s2.tape")
+    (live / "s3.tape").mkdir()
+    async with opened_files(tmp_path / "data") as store:
+        found = {tape.stream: tape.refused for tape in store.recovered}
+        assert found == {name: f"{live / name}.tape is a link or not a file: remove it" for name in ("s1", "s2", "s3")}
+        await put(store, "s4", stream_of("s4"))
+    assert victim.read_text() == "mine"
+    assert sorted(path.name for path in live.iterdir()) == ["s1.tape", "s2.tape", "s3.tape"]
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
@@ -199,11 +260,12 @@ TABLE: list[tuple[str, Tapes, int, Keep, str]] = [
     ("age first, then room", tapes((1, "a", 90), (17, "b", 5), (18, "c", 5)), 0, Keep(bytes=10), "a"),
     ("without bounds", tapes((1, "a", 1 << 60)), 1 << 60, Keep(days=None, bytes=None), ""),
     ("of the future", tapes((25, "a", 1)), 0, Keep(), ""),
+    ("of many that are old a quarter, the oldest", tapes((1, "abc", 1), (2, "defgh", 1)), 0, Keep(), "ab"),
+    ("a quarter over two days", tapes((1, "a", 1), (2, "bcdefgh", 1)), 0, Keep(), "ab"),
 ]
 
 
 @pytest.mark.parametrize(("found", "live_bytes", "keep", "gone"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE])
 def test_which_tapes_expire(found: Tapes, live_bytes: int, keep: Keep, gone: str) -> None:
-    sizes = {day: sum(tape.size for tape in of_day) for day, of_day in found.items()}
-    expiring = expired(sizes, found.__getitem__, live_bytes, NOW, keep)
+    expiring = expired(found, found.__getitem__, live_bytes, NOW, keep)
     assert "".join(stream for streams in expiring.values() for stream in streams) == gone

@@ -297,7 +297,14 @@ async def house(
         memory = store or MemoryStore()
         async with (
             assembled(
-                made, store=memory, transport=transport, log=log, salt=b"s" * 32, wall=_wall, new_id=new_id
+                made,
+                store=memory,
+                transport=transport,
+                log=log,
+                salt=b"s" * 32,
+                wall=_wall,
+                elapsed=trio.current_time,
+                new_id=new_id,
             ) as assembly,
             connected(assembly.app, settings=server, reaper=assembly.reaper) as harness,
         ):

@@ -158,6 +158,10 @@ runs: install ## 2,000 seeded runs of the whole proxy, each twice, every reader 
 kills: install ## kill -9 a proxy under load 200 times: every delivered frame is on its tape
 	$(PY) -m tests.proxy.kills 200
 
+.PHONY: sweep
+sweep: install ## fail every system call of a scenario once in a real proxy, write docs/internals/faults.md (needs cc)
+	$(PY) -m tests.sweep $(SWEEP)
+
 .PHONY: aborts
 aborts: install ## abort 20,000 requests at random moments: nothing leaks
 	$(PY) -m tests.proxy.aborts 20000

@@ -97,11 +97,9 @@ def _folder(root: Path) -> Iterator[Check]:
         Folder.refuse_unsafe(root)
         with tempfile.TemporaryFile(dir=root):
             pass
-    except FolderRefusedError as error:
-        yield Check("data folder", "wrong", str(error))
-        return
-    except OSError as error:
-        yield Check("data folder", "wrong", f"{root} cannot be written: {error.strerror}")
+    except (OSError, FolderRefusedError) as error:
+        why = f"{root} cannot be written: {error.strerror}" if isinstance(error, OSError) else str(error)
+        yield Check("data folder", "wrong", why)
         return
     if root.stat().st_mode & 0o077:
         yield Check("data folder", "note", f"{root} is accessible to others: run chmod 700 on it")

@@ -380,7 +380,9 @@ class Route:
 class Keep:
     """How much is kept; None is unlimited."""
 
-    days: int | None = option(7, count(0, 36_500, _UNLIMITED), "Older tapes are deleted.", name="keep_days")
+    days: int | None = option(
+        7, count(0, 36_500, _UNLIMITED), "Older tapes are deleted, a quarter an hour.", name="keep_days"
+    )
     bytes: int | None = option(
         5 * 1024**3, size(0, _UNLIMITED), "Beyond this size the oldest tapes are deleted.", name="keep_bytes"
     )

@@ -229,8 +229,7 @@ class Catalogue:
     def _with_book(self, work: "Callable[[Book], _T]", nothing: _T) -> _T:
         """Do the work, or return `nothing`: everything in the file is on the tapes, so its faults harm no stream.
 
-        After a fault the file is opened once more, now and for the next work, and then takes from the tapes what it
-        lacks.
+        After a fault the file is opened once more, now and for the next work, and gets what it lacks from the tapes.
         """
         for _ in range(2):
             try:

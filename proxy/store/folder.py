@@ -131,8 +131,8 @@ class Folder:
             if lock >= 0:
                 os.close(lock)
             if isinstance(error, OSError):
-                where = f" ({error.filename})" if error.filename else ""
-                raise FolderRefusedError(f"data folder {root} cannot be used: {error.strerror}{where}") from error
+                reason = f"{error.strerror} ({error.filename or 'lock'})"
+                raise FolderRefusedError(f"data folder {root} cannot be used: {reason}") from error
             raise
 
     @staticmethod
@@ -143,9 +143,7 @@ class Folder:
         """
         about, reason = root.stat(), ""
         if about.st_uid != os.geteuid():
-            reason = (
-                f"it belongs to another user (uid {about.st_uid}): run chown {os.geteuid()} on it, or choose another"
-            )
+            reason = f"it belongs to another user (uid {about.st_uid}): run chown {os.geteuid()} on it"
         elif about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             reason = "other users may write to it: run chmod go-w on it"
         for name in _OURS:
@@ -256,11 +254,12 @@ def expired(
         if aged <= 0 and excess <= 0:
             break
         whole = excess > 0 and day != max(days)
-        oldest: list[Kept] = []
-        for tape in tapes_of(day):
+        oldest = sorted(tapes_of(day)) if whole else []
+        excess -= sum(tape.size for tape in oldest)
+        for tape in () if whole else tapes_of(day):
             insort(oldest, tape)
             excess -= tape.size
-            while not whole and len(oldest) > aged and excess + oldest[-1].size <= 0:
+            while len(oldest) > aged and excess + oldest[-1].size <= 0:
                 excess += oldest.pop().size
         aged -= len(oldest)
         gone[day] = [tape.stream for tape in oldest]

@@ -15,13 +15,12 @@ CALLS: Final = {"open": 16, "write": 50, "rename": 6, "socket": 6, "accept": 6, 
 
 
 def sample() -> list[Fault]:
-    """Return two faults of each kind and one of a commit round's sync, which is the only lasting one."""
+    """Return a fault of each kind, a moment without descriptors, and last a failed sync, which is the lasting one."""
     chance = random.Random(13)  # noqa: S311 - a seed, so that a failure can be repeated
     faults: list[Fault] = []
     for kind, calls in CALLS.items():
-        for _ in range(1 if kind in ("socket", "accept") else 2):
-            error = chance.choice(THREAD_ERRORS if kind == "thread" else ERRORS[:4])
-            faults.append(Fault(kind, error, chance.randint(1, calls)))
+        error = chance.choice(THREAD_ERRORS if kind == "thread" else ERRORS[:4])
+        faults.append(Fault(kind, error, chance.randint(1, calls)))
     return [*faults, Fault("open", "EMFILE", 1, on=True), Fault("sync", "EIO", 1)]
 
 
@@ -42,4 +41,4 @@ async def test_the_proxy_recovers_from_any_failing_call_of_the_system(tmp_path: 
                 assert result.wrong == [], (fault, result)
                 assert result.lasting == (fault.kind == "sync" and result.hits > 0), result
             assert await bench.stop() == 0
-    assert hits >= 9, "the scenario makes fewer calls than this sample expects"
+    assert hits >= 6, "the scenario makes fewer calls than this sample expects"

@@ -182,9 +182,9 @@ class TapeFile(OpenTape):
         self.dirty = False
         #: Nothing more is written, so the next round may close it.
         self.ended = False
-        #: Set with the end: the time (or 0) whose day the next round moves the tape to, and why it could not.
+        #: Set with the end: the time (or 0) whose day the next round moves the tape to, and whether it could not.
         self.created: int | None = None
-        self.stuck = ""
+        self.stuck = False
         self.closed = False
 
     def write(self, lines: bytes) -> None:
@@ -389,9 +389,9 @@ class Committer:
             os.rename(tape.path, path)  # noqa: PTH104
             tape.path = path
         except OSError as error:
-            if not tape.stuck:
-                tape.stuck = error.strerror or "its name cannot be changed"
-                self._warn(f"{tape.name} has ended and could not be moved to its day: {tape.stuck}")
+            if not tape.stuck and not self._unmoved:  # of many that wait, the first
+                self._warn(f"{tape.name} has ended and could not be moved to its day: {error.strerror}")
+            tape.stuck = True
             return isinstance(error, FileExistsError | NotADirectoryError) or not os.path.exists(tape.path)  # noqa: PTH110
         return True
 

@@ -1,4 +1,9 @@
-"""Run the sweep and write docs/internals/faults.md; or run a part and print each failure: `open`, `start open EIO`."""
+"""Run the sweep and write docs/internals/faults.md from the results of its parts
+
+python -m tests.sweep                  # all of them, half an hour on an idle machine
+python -m tests.sweep start every=5    # one part, and of it each fifth call
+python -m tests.sweep run open EIO     # these faults only, with no result kept
+"""
 
 import sys
 import tempfile
@@ -11,6 +16,7 @@ import trio
 
 from tests.sweep.sweep import ERRORS, KINDS, THREAD_ERRORS, Bench, Fault, Result, compiled, listening, upstream
 
+_RESULTS = Path(__file__).parents[2] / ".cache" / "sweep"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "faults.md"
 #: Where a fault that lasts a moment begins: at the first call, and later ones.
 _MOMENTS = (1, 3, 9, 27)
@@ -41,37 +47,36 @@ these runs (a start that was refused with one line counts too). Python repeats w
 _COLUMNS = "| call | error | runs | harmed | lasting | wrong |\n|---|---|---|---|---|---|\n"
 
 
-def faults(part: str, counts: dict[str, int], words: Sequence[str]) -> Iterator[Fault]:
-    """Yield the faults of a part; `words` choose a kind, an error and a number."""
+def faults(part: str, counts: dict[str, int], words: Sequence[str], every: int) -> Iterator[Fault]:
+    """Yield the faults of a part, of each kind and error every n-th; `words` choose a kind, an error and a number."""
     for kind in KINDS:
         for error in THREAD_ERRORS if kind == "thread" else ERRORS:
-            for nth in _MOMENTS if part == "moment" else range(1, counts[kind] + 2):
+            for nth in _MOMENTS if part == "moment" else range(1, counts[kind] + 2, every):
                 if all(word in (kind, error, str(nth)) for word in words):
                     yield Fault(kind, error, nth, on=part == "moment")
 
 
-def document(results: dict[str, list[Result]]) -> str:
-    """Return the page."""
-    text = _HEAD
-    for part, title in PARTS.items():
-        rows: dict[tuple[str, str], list[Result]] = defaultdict(list)
-        for result in results[part]:
-            if result.fault is not None and result.hits:
-                rows[result.fault.kind, result.fault.error].append(result)
-        text += f"## {title[0].upper()}{title[1:]}\n\n{_COLUMNS}"
-        for (kind, error), some in rows.items():
-            asked = [how for result in some for how in result.outcomes.values()]
-            harmed = f"{sum(how != 'whole' for how in asked)} of {len(asked)}"
-            lasting, wrong = sum(result.lasting for result in some), sum(bool(result.wrong) for result in some)
-            text += f"| {kind} | {error} | {len(some)} | {harmed} | {lasting} | {wrong} |\n"
-        text += "\n"
-    return text.rstrip() + "\n"
+def table(title: str, every: int, results: Sequence[Result]) -> str:
+    """Return one part of the page."""
+    rows: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        if result.fault is not None and result.hits:
+            rows[result.fault.kind, result.fault.error].append(result)
+    which = "" if every == 1 else f" (each {every}th call)"
+    text = f"## {title[0].upper()}{title[1:]}{which}\n\n{_COLUMNS}"
+    for (kind, error), some in rows.items():
+        asked = [how for result in some for how in result.outcomes.values()]
+        harmed = f"{sum(how != 'whole' for how in asked)} of {len(asked)}"
+        lasting, wrong = sum(result.lasting for result in some), sum(bool(result.wrong) for result in some)
+        text += f"| {kind} | {error} | {len(some)} | {harmed} | {lasting} | {wrong} |\n"
+    return text
 
 
 async def main(*words: str) -> int:
     """Return 1 if a run was wrong."""
     parts = [word for word in words if word in PARTS] or list(PARTS)
-    words = tuple(word for word in words if word not in PARTS)
+    every = next((int(word.partition("=")[2]) for word in words if word.startswith("every=")), 1)
+    words = tuple(word for word in words if word not in PARTS and "=" not in word)
     results: dict[str, list[Result]] = {part: [] for part in PARTS}
     with tempfile.TemporaryDirectory() as name:
         library = compiled(Path(name))
@@ -85,7 +90,7 @@ async def main(*words: str) -> int:
                 run = {"start": bench.start_with, "stop": bench.stop_with}.get(part, bench.run)
                 await run(None)
                 counts = (await run(None)).counts
-                for fault in faults(part, counts, words):
+                for fault in faults(part, counts, words, every):
                     results[part].append(result := await run(fault))
                     if result.wrong or len(words) > 2:
                         about = result.about.replace(name, "")
@@ -93,9 +98,16 @@ async def main(*words: str) -> int:
                         sys.stdout.flush()
                 sys.stdout.write(f"{part}: {len(results[part])} runs in {time.monotonic() - began:.0f} s\n")
                 sys.stdout.flush()
+                if not words:
+                    _RESULTS.mkdir(parents=True, exist_ok=True)
+                    kept = table(PARTS[part], every, results[part])
+                    await trio.Path(_RESULTS / part).write_text(kept, encoding="utf-8")
             await bench.stop()
-    if not words and len(parts) == len(PARTS):
-        DOCUMENT.write_text(document(results), encoding="utf-8")
+    kept_parts = [_RESULTS / part for part in PARTS]
+    if not words and all(path.exists() for path in kept_parts):
+        DOCUMENT.write_text(
+            _HEAD + "\n".join(path.read_text(encoding="utf-8") for path in kept_parts), encoding="utf-8"
+        )
     return int(any(result.wrong for some in results.values() for result in some))
 
 

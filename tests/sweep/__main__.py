@@ -1,7 +1,7 @@
 """Run the sweep and write docs/internals/faults.md from the results of its parts
 
 python -m tests.sweep                  # all of them, half an hour on an idle machine
-python -m tests.sweep start every=5    # one part, and of it each fifth call
+python -m tests.sweep start every=5    # one part, each fifth call only
 python -m tests.sweep run open EIO     # these faults only, with no result kept
 """
 

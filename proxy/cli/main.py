@@ -89,6 +89,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(INTERRUPTED)
     except FailedError as error:
         _fail(str(error), error.code)
+    except RuntimeError as error:
+        if "start new thread" not in str(error):
+            raise
+        _fail("no thread could be started", CANNOT_START)
     except OSError as error:
         _fail(f"{error.filename or 'the system'}: {error.strerror or error}", CANNOT_START)
     sys.exit(code if isinstance(code, int) else 0)

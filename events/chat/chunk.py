@@ -45,6 +45,7 @@ _HEAD_CHARS: Final = 4
 _TEXTS: Final = (
     ("reasoning_content", model.ReasoningDelta),
     ("reasoning", model.ReasoningDelta),
+    ("reasoning_text", model.ReasoningDelta),
     ("content", model.TextDelta),
     ("refusal", model.RefusalDelta),
 )
@@ -81,10 +82,14 @@ def events(value: dict[str, Any], n: int) -> list[Event]:
     for choice in value["choices"]:
         index: int = choice["index"]
         delta: dict[str, Any] = choice["delta"]
+        thought = ""
         for key, kind in _TEXTS:
             text = delta.get(key)
-            if isinstance(text, str) and text and not (key == "reasoning" and text == delta.get("reasoning_content")):
+            if isinstance(text, str) and text and not (text == thought and kind is model.ReasoningDelta):
                 found.append(kind(n=n, choice=index, text=text))
+                thought = text if kind is model.ReasoningDelta else thought
+        if delta.get("audio"):
+            found.append(model.AudioDelta(n=n, choice=index))
         if "tool_calls" in delta or "function_call" in delta:
             found += _calls(delta, n, index)
         reason = choice.get("finish_reason")
@@ -194,6 +199,8 @@ class KnownCall:
     announced: bool = False
     #: A part of the call could not be read: it must not run.
     damaged: bool = False
+    #: A finish has come since it began: it is handed over, or lost.
+    closed: bool = False
     #: The upstream closed it without a byte of arguments, and they became `{}`.
     supplied: bool = False
     #: The same tool under another id, begun while this one had no arguments: perhaps this one under a new id.

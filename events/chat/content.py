@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from ..core import limits
 from ..core.json_text import Path, is_list, is_object
-from ..core.lifecycle import CUT_FINISHES
 from ..core.model import Event, ForeignFrame
 from ..emission.dialect import Context
 from .chunk import CALL_KEYS, Draft, chunk
@@ -28,7 +27,7 @@ _FINISHES: Final[Mapping[str, str]] = MappingProxyType(
         ),
     }
 )
-_REASONING_NAMES: Final = ("reasoning_content", "reasoning")
+_REASONING_NAMES: Final = ("reasoning_content", "reasoning", "reasoning_text")
 _REASONING: Final = frozenset(_REASONING_NAMES)
 _TEXTS: Final = ("content", "refusal", *_REASONING_NAMES)
 #: The part of a chunk that is about a call.
@@ -134,9 +133,8 @@ class Choices:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._thought_name, self._other_name = (
-            reversed(_REASONING_NAMES) if context.settings.reasoning == "reasoning" else _REASONING_NAMES
-        )
+        self._thought_name = "reasoning" if context.settings.reasoning == "reasoning" else "reasoning_content"
+        self._other_names = [name for name in _REASONING_NAMES if name != self._thought_name]
         self._ids: set[str] = set()
         self._choices: dict[int, _Choice] = {}
         self._merged: set[int] = set()
@@ -158,8 +156,8 @@ class Choices:
         if b"{" not in payload and b"}" not in payload:  # words, which some upstreams send as keepalives
             return []
         self._call_lost = self._call_lost or _CALL.search(payload) is not None
-        unfinished = [choice.calls for choice in self._choices.values() if not choice.finish]
-        return [event for calls in unfinished for event in calls.damage(calls.all, n)]
+        some = [choice.calls for choice in self._choices.values()]
+        return [event for calls in some for event in calls.damage(calls.open, n)]
 
     def garbled(self, draft: Draft) -> None:
         """Damage the calls of a chunk in which bytes that are not UTF-8 were replaced."""
@@ -215,6 +213,8 @@ class Choices:
             draft.set("delta_missing", path, "delta", {"role": "assistant"} if first else {})
         if missed:
             choice.calls.missed(draft, missed)
+        if given.get("logprobs") is not None and not is_object(given["logprobs"]):
+            draft.set("logprobs_not_object", path, "logprobs", None)  # Q85: a number, from Together
         self._finish(draft, path, given, choice, merged=merged)
         if choice.think is not None:
             self._split_thought(draft, (*path, "delta"), choice, choice.think)
@@ -251,20 +251,21 @@ class Choices:
             draft.events.append(ForeignFrame(n=draft.n, why="late_delta"))
 
     def _reasoning(self, draft: Draft, path: Path, delta: dict[str, Any], choice: _Choice) -> None:
-        """Send reasoning under one name (Q73, Q74), and only once if both names have the same text."""
-        name, other = self._thought_name, self._other_name
-        thought, named_otherwise = delta.get(name), delta.get(other)
-        if (thought and isinstance(thought, str)) or (named_otherwise and isinstance(named_otherwise, str)):
+        """Send reasoning under one name (Q73, Q74), and only once if several names have the same text."""
+        thought = delta.get(self._thought_name)
+        said = [name for name in _REASONING_NAMES if delta.get(name) and isinstance(delta[name], str)]
+        if said:
             choice.structured = True
-        if thought and named_otherwise:  # which may be equal next time
+        if len(said) > 1:  # which may be equal next time
             draft.unique = True
-        if self._context.settings.reasoning == "as_is" or not isinstance(named_otherwise, str):
-            return
-        if thought is None:
-            draft.set("reasoning_name", path, name, named_otherwise)
-            draft.drop("reasoning_name", path, other)
-        elif thought == named_otherwise:
-            draft.drop("reasoning_twice", path, other)
+        for other in () if self._context.settings.reasoning == "as_is" else self._other_names:
+            named_otherwise = delta.get(other)
+            if thought is None and isinstance(named_otherwise, str):
+                thought = named_otherwise
+                draft.set("reasoning_name", path, self._thought_name, thought)
+                draft.drop("reasoning_name", path, other)
+            elif isinstance(named_otherwise, str) and thought == named_otherwise:
+                draft.drop("reasoning_twice", path, other)
 
     def _content(self, draft: Draft, path: Path, content: Any, delta: dict[str, Any], choice: _Choice) -> None:
         if is_list(content) or is_object(content):
@@ -306,7 +307,8 @@ class Choices:
             draft.set("think", path, "content", answer)
             if thought and not choice.structured:
                 draft.set("think", path, self._thought_name, thought)
-                draft.drop("think", path, self._other_name)
+                for name in self._other_names:
+                    draft.drop("think", path, name)
 
     def _parts_delta(self, choice: _Choice, thought: str, answer: str) -> dict[str, Any]:
         """Return the delta of a frame of ours, without a thought that came under its own name too (Q77)."""
@@ -342,7 +344,7 @@ class Choices:
         word, repair = None, "finish_word"
         if not isinstance(reason, str) or reason in ("", "null"):  # Q33 to Q35
             repair = "finish_empty" if "finish_reason" in given else "finish_missing"
-        elif choice.finish:
+        elif choice.finish and not choice.calls.open:
             repair = "finish_repeated"  # Q38
         else:
             word = _FINISHES.get(reason.lower())
@@ -353,13 +355,12 @@ class Choices:
         if word is not None:
             if word == "stop" and (choice.calls.announced or choice.calls.legacy.name):  # Q32
                 repair, word = "finish_stop_with_calls", "tool_calls" if choice.calls.announced else "function_call"
-            choice.finish = word
             draft.finished = True
-            if word not in CUT_FINISHES:
-                choice.calls.close(draft, word, lost=self._call_lost)
-            if draft.after:  # calls that precede it
+            choice.calls.close(draft, word, lost=self._call_lost)
+            again, choice.finish = choice.finish, choice.finish or word
+            if again or draft.after:  # calls after the finish that the client gets, or calls that precede it
                 draft.after.append(draft.ours("finish_apart", choice.number, {}, word))
-                word, repair = None, "finish_apart"
+                word, repair = None, "finish_repeated" if again else "finish_apart"
         if word != came or "finish_reason" not in given:
             draft.set(repair, path, "finish_reason", word)
 

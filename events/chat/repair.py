@@ -118,8 +118,9 @@ class Repair:
         live = self._context.live
         steps: list[Step] = []
         for index in live.unfinished if live.said_whole else ():
-            live.flags["no_finish"] = None
-            calls = live.choice(index).calls
+            calls, finish = live.choice(index).calls, live.choice(index).finish
+            if not finish:  # only its last calls lack one
+                live.flags["no_finish"] = None
             reason = "stop" if not calls else "function_call" if list(calls) == [LEGACY_CALL] else "tool_calls"
             self._settle_envelope({"created": self._context.created})
             steps.append(self._step(Out(n, chunk(self._envelope, index, {}, reason), repair="finish_supplied")))
@@ -148,7 +149,7 @@ class Repair:
         value = parse(payload) if value is ABSENT else value
         if self._hermes and frame.event == PROGRESS_EVENT and is_object(value):
             self._retold.turn()
-            return [self._progress(n, frame, value)]
+            return self._progress(n, frame, value)
         if value is ABSENT:
             payload = payload.decode("utf-8", "replace").encode()
             value = parse(payload)
@@ -292,7 +293,7 @@ class Repair:
 
     # -- tools of hermes-agent ----------------------------------------------------------------------------------------
 
-    def _progress(self, n: int, frame: Frame, value: dict[str, Any]) -> Step:
+    def _progress(self, n: int, frame: Frame, value: dict[str, Any]) -> list[Step]:
         """Turn a frame about a tool that the upstream runs itself into the frame that reports any other call.
 
         Most clients fail on its own form, as they take every `data` for a chunk (clients.md 3 and 7). What such a tool
@@ -300,10 +301,14 @@ class Repair:
         """
         context = self._context
         event = None if context.live.finished else self._tool_progress(n, value)
-        if event is None or not context.settings.tool_events or event.name.startswith("_"):
+        if event is None or not context.settings.tool_events or context.facts.internal(event.name):
             self._withheld(n, frame, "progress_withheld")
-            return Step(n, () if event is None else (event,), delivers=event is not None)
+            return [Step(n, () if event is None else (event,), delivers=event is not None)]
         self._settle_envelope({"created": context.created})
+        before: list[Step] = []
+        if not self._choices.started:
+            role = chunk(self._envelope, 0, {"role": "assistant"})
+            before = self._chunk(Draft(role, self._envelope, Out(n, role, repair="role_apart")))
         card = {**chunk(self._envelope, 0, {}), "tool": event.name, "toolCallId": event.id, "status": event.status}
         for key, member in value.items():
             if key in _CARD_KEYS or (key in ("label", "emoji") and not isinstance(member, str)):
@@ -313,7 +318,7 @@ class Repair:
             if not long and len(dumps(shown)) <= limits.PREVIEW_BYTES_MAX:
                 card[key] = shown
         out = Out(n, card, came=frame.raw, repair="progress", event=PROGRESS_EVENT)
-        return Step(n, (event,), out, delivers=True)
+        return [*before, Step(n, (event,), out, delivers=True)]
 
     def _tool_progress(self, n: int, value: dict[str, Any]) -> ToolProgress | None:
         """Return the event of a progress frame, if it is news: one `running` and one end for each call (law L7)."""

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from ..core.json_text import Path, as_list, as_object, is_list, is_object
+from ..core.json_text import Path, is_list, is_object
+from ..core.lifecycle import CUT_FINISHES
 from ..core.limits import CALLS_IN_A_PIECE_MAX, KEPT_CHARS_MAX, NAME_CHARS_MAX
 from ..core.model import Event, ForeignFrame, ToolArgumentsDelta, ToolCallDamaged, ToolCallStarted
 from ..emission.dialect import Context
@@ -29,6 +30,8 @@ class Calls:
 
     def __init__(self, choice: int, context: Context, ids: set[str]) -> None:
         self.known: list[KnownCall] = []
+        #: Those that no finish has closed.
+        self.open: list[KnownCall] = []
         #: The `function_call` of this choice, which has a name once it has come (Q29).
         self.legacy = KnownCall(LEGACY_CALL)
         self._choice = choice
@@ -75,28 +78,45 @@ class Calls:
                 draft.drop("name_repeated", (*path, "function_call"), "name")  # Q15
             entry = Entry(path, {"function": function})
             entry.member = "function_call"
+            if entry.name and not legacy.name:
+                self.open.append(legacy)
             legacy.name = legacy.name or entry.name
             legacy.take(entry.text)
             draft.touch(legacy, entry)
 
     def late(self, draft: Draft, path: Path, delta: dict[str, Any]) -> None:
-        """Withhold calls after the finish; damage those that were handed over as if they had no arguments."""
+        """Take calls that begin after the finish, since parallel calls may each bring their own (Together, Gemini)."""
         for key in CALL_KEYS:
-            legacy = key == "function_call"
+            legacy, given = key == "function_call", delta.get(key)
             if legacy and self._is_twin(delta):
                 draft.drop("legacy_call_twin", path, key)
-            elif delta.get(key) is not None:
+            elif is_list(given) and given and not legacy:
+                self._entries(draft, (*path, key), given, late=True)
+            elif given is not None:
                 draft.drop("late_call", path, key)
-                if legacy or delta[key]:
+                if legacy or given:
                     draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
-        more = [self.legacy] if Entry((), {"function": delta.get("function_call")}).text else []
-        for place, given in enumerate(as_list(delta.get("tool_calls"))):
-            entry = Entry((), as_object(given))
-            call = self._continued(draft, entry, place)
-            same = call and entry.name in ("", call.name) and (not entry.id or self._is_id_of(call, entry))
-            if call and same and entry.text and entry.may_be_of(call):
-                more.append(call)
-        draft.events += self.damage([call for call in more if call.supplied], draft.n)
+        if self.legacy.supplied and Entry((), {"function": delta.get("function_call")}).text:
+            draft.events += self.damage([self.legacy], draft.n)
+
+    def _is_of_closed(self, draft: Draft, entry: Entry, place: int) -> bool:
+        """Return whether an entry after the finish is about a call before it, or repeats one; it is withheld.
+
+        A call that was handed over as if it had no arguments is damaged by any that come now.
+        """
+        call = self._continued(draft, entry, place)
+        if call is not None and not call.closed:
+            return False
+        if entry.name and (call is None or self._starts(draft, call, entry)):
+            twin = self._context.live.choice(self._choice).calls.get(call.number if call else place)
+            repeats = twin and twin.name == entry.name and twin.text.tell() == len(entry.text)
+            if not (repeats and twin and twin.arguments == entry.text) or (entry.id and entry.id not in self._by_id):
+                return False
+        draft.events.append(ForeignFrame(n=draft.n, why="late_call"))
+        same = call and entry.name in ("", call.name) and (not entry.id or self._is_id_of(call, entry))
+        if call and same and call.supplied and entry.text and entry.may_be_of(call):
+            draft.events += self.damage([call], draft.n)
+        return True
 
     def _is_twin(self, delta: dict[str, Any]) -> bool:
         """Return whether a legacy call repeats one of the list: llama-cpp-python writes each call under both names."""
@@ -104,11 +124,15 @@ class Calls:
         return known and not self.legacy.name and is_object(delta.get("function_call"))
 
     def close(self, draft: Draft, word: str, *, lost: bool) -> None:
-        """Close the calls: a call without a byte of arguments takes none, which is `{}` (Q25).
+        """Close the calls: a call without a byte of arguments takes none, which is `{}` (Q25), unless it was cut.
 
         `lost` means that an unreadable frame may have been about a call that nothing else mentions.
         """
-        for call in self.all:
+        closing, self.open = self.open, []
+        for call in closing:
+            call.closed = True
+            if word in CUT_FINISHES:
+                continue
             if call is not self.legacy and (call.custom or not call.announced):  # a custom tool's input may be empty
                 continue
             same = call.followed_by  # which has arguments, perhaps those of this one
@@ -126,7 +150,7 @@ class Calls:
                 else:
                     frames = draft.after or draft.before  # after the start, if that is a chunk of ours
                     frames.append(draft.ours("arguments_empty", self._choice, call.delta(_SEED)))
-        if (lost or (self._lost and word != "stop")) and not self.all:
+        if (lost or (self._lost and word != "stop")) and word not in CUT_FINISHES and not self.all:
             draft.events.append(ToolCallDamaged(n=draft.n, choice=self._choice, call=0))
 
     def damage(self, calls: Iterable[KnownCall], n: int) -> list[Event]:
@@ -153,7 +177,7 @@ class Calls:
                 continue
             self._send_apart(draft, "message_beside", entry.text, call)
 
-    def _entries(self, draft: Draft, path: Path, entries: list[Any]) -> None:
+    def _entries(self, draft: Draft, path: Path, entries: list[Any], *, late: bool = False) -> None:
         """Make every entry of `tool_calls` canonical; remove the list if no entry is left."""
         hidden: list[tuple[str, int]] = []
         sent_before = len(draft.after)
@@ -163,7 +187,9 @@ class Calls:
                 self._lost = True
                 continue
             entry, position = Entry((*path, place), given), place if len(entries) > 1 else -1
-            if len(draft.after) > sent_before:  # after the call that was split off before it: numbers rise
+            if late and self._is_of_closed(draft, entry, place):
+                hidden.append(("late_call", place))
+            elif len(draft.after) > sent_before:  # after the call that was split off before it: numbers rise
                 self._entry(draft, entry, position, apart=True)
                 hidden.append(("call_split", place))
             elif not self._entry(draft, entry, position):
@@ -253,6 +279,7 @@ class Calls:
     def _start(self, place: int | None, name: str = "", *, custom: bool | None = None) -> KnownCall:
         call = KnownCall(len(self.known), place, name=name, custom=custom)
         self.known.append(call)
+        self.open.append(call)
         if place is not None:
             self._by_index[place] = call
         return call

@@ -11,6 +11,7 @@ from .json_text import ABSENT
 
 __all__ = [
     "AttemptStarted",
+    "AudioDelta",
     "CallEvent",
     "CallPiece",
     "Ended",
@@ -98,6 +99,13 @@ class ReasoningDelta(_Piece):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalDelta(_Piece):
     """A piece of a refusal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioDelta(_Caused):
+    """A piece of a spoken answer; the sound itself stays in its frame."""
+
+    choice: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +234,6 @@ TextPiece = TextDelta | ReasoningDelta | RefusalDelta
 CallPiece = ToolCallStarted | ToolNameDelta | ToolArgumentsDelta
 #: What is about one call of a choice.
 CallEvent = CallPiece | ToolArgumentsComplete | HandedOver | ToolCallDamaged
+_Begin = AttemptStarted | ResponseStarted
 _Close = Usage | Finish | Terminator | UpstreamError | ForeignFrame
-Event = (
-    AttemptStarted | ResponseStarted | TextPiece | CallEvent | ToolResultSeen | ToolProgress | _Close | Repaired | Ended
-)
+Event = _Begin | TextPiece | AudioDelta | CallEvent | ToolResultSeen | ToolProgress | _Close | Repaired | Ended

@@ -74,6 +74,10 @@ class Facts:
     choices: int | None = None
     tools: frozenset[str] = field(default_factory=frozenset[str])
 
+    def internal(self, tool: str) -> bool:
+        """Return whether a tool is the upstream's own housekeeping: `_name`, unless the request declares it."""
+        return tool.startswith("_") and tool not in self.tools
+
     def to_keys(self) -> dict[str, Any]:
         """Return the `facts` of a `request` record."""
         facts = {"stream": self.stream, "usage": self.usage, "model": self.model, "n": self.choices}

@@ -9,7 +9,7 @@ from ..core.json_text import as_list, as_object
 from ..core.lifecycle import STATUS_ON_WIRE
 from ..core.limits import CALL_ID_CHARS_MAX
 from ..core.model import ToolResultSeen
-from ..core.settings import Settings
+from ..core.settings import Facts, Settings
 from ..folds.wire import Call, Wire
 from ..tape.record import Record
 from .dialect import Writer
@@ -53,6 +53,8 @@ class Cards:
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._on = settings.tool_events
         self._ledger = ledger
+        #: Of the request, when its record has come.
+        self.facts = Facts()
         #: Results that are reported with the next frame.
         self.due: list[ToolResultSeen] = []
         #: The results that are reported in this stream, by id.
@@ -86,10 +88,10 @@ class Cards:
         """Start another attempt: no client has seen what was sent in the last one."""
         self.due = list(self.reported.values())
 
-    def of_results(self, n: int, writer: Writer) -> list[Out]:
+    def of_results(self, n: int, choice: int, writer: Writer) -> list[Out]:
         """Return the frames of the results that are due, once."""
         due, self.due = self.due, []
-        return [writer.result_card(n, result) for result in due]
+        return [writer.result_card(n, choice, result) for result in due]
 
     def of_calls(self, n: int, calls: Iterable[Call], live: Wire, writer: Writer) -> list[Out]:
         """Return the frames that report running or lost calls; the upstream itself reports the calls that it runs."""
@@ -102,7 +104,7 @@ class Cards:
 
     def _shows(self, n: int, of: Call | ToolResultSeen) -> bool:
         """Return whether a call or a result is reported; enter in the ledger why it is not."""
-        if of.name.startswith("_"):
+        if self.facts.internal(of.name):
             self._ledger.enter(n, "internal_tool")
         elif len(of.id) > CALL_ID_CHARS_MAX:
             self._ledger.enter(n, "call_id_long")

@@ -107,12 +107,16 @@ class Writer(Protocol):
         """Return the frame that reports the state of a call."""
         ...
 
-    def result_card(self, n: int, result: ToolResultSeen) -> Out:
-        """Return the frame that reports the result of a call."""
+    def result_card(self, n: int, choice: int, result: ToolResultSeen) -> Out:
+        """Return the frame that reports the result of a call, as part of a choice that has begun."""
         ...
 
-    def warning(self, n: int, code: str, lost: Sequence[Call], before: Out | None = None) -> list[Out]:
-        """Return a visible warning about lost calls; the frame `before` which it is sent may have to change."""
+    def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]:
+        """Return a visible warning about lost calls."""
+        ...
+
+    def introduce(self, out: Out) -> list[Out]:
+        """Return what must come before other frames, taken out of the frame `out` that follows them."""
         ...
 
     def tail(self) -> list[Out]:
@@ -120,7 +124,7 @@ class Writer(Protocol):
         ...
 
     def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:
-        """Return the frames that end a stream which must not be taken for whole.
+        """Return the frames that end a stream which must not be taken for whole, the tail among them.
 
         `lost` are the calls that no client may run, `finished` the choices whose finish the client has.
         """

@@ -181,7 +181,7 @@ class Engine:
         assert self._dialect is not None, "others are passed"
         match record.kind:
             case "request" if not self.delivered:
-                self._facts = Facts.of(record.keys)
+                self._facts = self._cards.facts = Facts.of(record.keys)
                 self._begin_attempt(self._dialect)
             case "results":
                 self._apply(self._cards.take(record, streams=self._facts.stream))
@@ -327,20 +327,22 @@ class Engine:
             if isinstance(event, _CLOSES):
                 closing.append(event)
                 if isinstance(event, model.Finish) and event.reason not in CUT_FINISHES:
-                    calls = wire.choice(event.choice).calls.values()
                     self._apply(
-                        model.ToolArgumentsComplete(n=event.n, choice=event.choice, call=call.number) for call in calls
+                        model.ToolArgumentsComplete(n=event.n, choice=event.choice, call=number)
+                        for number in wire.choice(event.choice).open
                     )
             self._apply([event])
         for index in step.choices:
             wire.choice(index)
         out = self._writer.write(step)
         delivers = step.delivers
+        if out is not None and closing:
+            again = all(event.choice in self._finished for event in closing)
+            self._hand_over(step, closing, out)
+            out = None if again else out  # a frame of ours, for calls after the first finish
         if out is not None:
-            if closing:
-                self._hand_over(step, closing, out)
             if wire.unheard:
-                self._send_cards(step.n, wire.unheard)
+                self._send(*self._call_cards(step.n, wire.unheard))
                 wire.unheard = []
             if self._holds and step.choices:
                 now, later, delivers = self._writer.split(out)
@@ -349,18 +351,18 @@ class Engine:
         if out is not None:
             self._send(out)
             if step.choices and self._cards.due:
-                self._send(*self._cards.of_results(step.n, self._writer))
+                self._send(*self._cards.of_results(step.n, step.choices[0], self._writer))
         self.delivered = self.delivered or delivers
 
-    def _hand_over(self, step: Step, closing: Iterable[model.Finish | model.HandedOver], out: Out) -> None:
+    def _hand_over(self, step: Step, closing: Sequence[model.Finish | model.HandedOver], out: Out) -> None:
         """Send what belongs before a frame that closes calls: results, held frames, lifecycle frames, a warning."""
         n = step.n
         # A call of this stream may have the id of one whose result is reported here: that result comes first.
-        self._send(*self._cards.of_results(n, self._writer))
+        before = self._cards.of_results(n, closing[0].choice, self._writer)
         claimed: set[int] = set()
         for event in closing:
-            calls = self.wire.choice(event.choice).calls
-            closed = [calls[event.call]] if isinstance(event, model.HandedOver) else list(calls.values())
+            choice = self.wire.choice(event.choice)
+            closed = [choice.calls[event.call]] if isinstance(event, model.HandedOver) else choice.closed
             lost = [call for call in closed if call.state is not State.RUNNING]
             held, self._held = self._held, []
             for one in held:
@@ -369,16 +371,18 @@ class Engine:
                 elif lost:  # no client may see them
                     one.out.withhold("held_call_lost", self.ledger)
                 else:
-                    self._send(one.out)
-            self._send_cards(n, closed)
-            if isinstance(event, model.HandedOver):
+                    before.append(one.out)
+            before += self._call_cards(n, closed)
+            if isinstance(event, model.HandedOver) or event.choice in self._finished:
                 continue
             if event.reason in CUT_FINISHES:
-                self._warn(n, event.reason, lost, out)
+                before += self._warning(n, event.reason, lost)
             claimed.add(event.choice)
-            if not any(call.state is State.MALFORMED for call in lost):
+            if not choice.malformed:
                 self._finished.add(event.choice)
         self._writer.withhold_finish(out, claimed - self._finished)
+        if before:
+            self._send(*self._writer.introduce(out), *before)
 
     def _hold(self, later: Iterable[Held]) -> None:
         for held in later:
@@ -389,12 +393,11 @@ class Engine:
             else:
                 self._held.append(held)
 
-    def _send_cards(self, n: int, calls: Iterable[Call]) -> None:
-        self._send(*self._cards.of_calls(n, calls, self.wire, self._writer))
+    def _call_cards(self, n: int, calls: Iterable[Call]) -> list[Out]:
+        return self._cards.of_calls(n, calls, self.wire, self._writer)
 
-    def _warn(self, n: int, code: str, lost: list[Call], before: Out | None = None) -> None:
-        if lost and self._settings.on_partial != "error":
-            self._send(*self._writer.warning(n, code, lost, before))
+    def _warning(self, n: int, code: str, lost: list[Call]) -> list[Out]:
+        return self._writer.warning(n, code, lost) if lost and self._settings.on_partial != "error" else []
 
     # -- endings ------------------------------------------------------------------------------------------------------
 
@@ -427,15 +430,13 @@ class Engine:
         for held in self._held:
             held.out.withhold("held_call_lost", self.ledger)
         self._held.clear()
-        self._send_cards(n, dropped)
+        self._send(*self._call_cards(n, dropped))
         warned = CUT_FINISHES if self._settings.on_partial != "error" else ()
         return [call for call in self.wire.calls() if call.reason and call.reason not in warned]
 
     def _close_partial(self, n: int, code: str, lost: list[Call]) -> None:
         """End a stream that must not be taken for whole, as `on_partial` says."""
-        self._send(*self._writer.tail())
-        self._warn(n, code, lost)
-        self._send(*self._writer.close(n, code, lost, self._finished))
+        self._send(*self._warning(n, code, lost), *self._writer.close(n, code, lost, self._finished))
         self._closed = True
 
     def _failed(self, step: Step) -> None:
@@ -443,8 +444,8 @@ class Engine:
         assert step.out is not None, "an error has a frame"
         self.failure = step.out.frame()
         self._apply(step.events)
-        self._warn(step.n, "upstream_error", self._drop(step.n, "upstream_error"))
-        self._send(*self._writer.tail(), step.out)
+        lost = self._drop(step.n, "upstream_error")
+        self._send(*self._warning(step.n, "upstream_error", lost), *self._writer.tail(), step.out)
         self.delivered = self.delivered or step.delivers
         self._closed = True
 

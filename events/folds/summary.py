@@ -186,7 +186,7 @@ class StreamSummary:
                 said = self._said[event.choice]
                 if isinstance(event, model.TextPiece):
                     said[type(event)].write(event.text)
-            if isinstance(event, model.TextPiece | model.CallPiece):
+            if isinstance(event, model.TextPiece | model.CallPiece | model.AudioDelta):
                 self._pause(t)
                 self.last_content_us = t
         if kind == "end":

@@ -16,7 +16,7 @@ from ..core.lifecycle import TABLE, State, Trigger
 from ..core.limits import KEPT_CHARS_MAX
 from ..core.model import CallEvent, Ending, Event
 
-__all__ = ["SIBLING", "UPSTREAM_CALL", "Call", "Choice", "Wire"]
+__all__ = ["SIBLING", "UPSTREAM_CALL", "Call", "Choice", "Wire", "counts_tokens"]
 
 #: The ending for the `cause` of an `end` record without a terminator before it. Most endings are a cause by themselves.
 #: We hang up (`closed`) after a terminator that did not hold; `status` is an HTTP status that reports an error.
@@ -53,6 +53,8 @@ class Call:
     custom: bool = False
     #: A part of the call could not be read.
     damaged: bool = False
+    #: It began after its choice ended without a call to run: the client takes the answer for whole without it.
+    late: bool = False
     text: StringIO = field(default_factory=StringIO)
     state: State = State.ANNOUNCED
     #: Of a dropped or malformed call: `length`, `malformed`, `sibling` (of such a one), `unfinished`, or the stream's
@@ -66,14 +68,9 @@ class Call:
         """The arguments so far."""
         return joined_surrogates(self.text.getvalue())
 
-    @property
-    def internal(self) -> bool:
-        """Tools whose name starts with `_` are the upstream's own housekeeping."""
-        return self.name.startswith("_")
-
     def valid(self) -> bool:
         """Return whether it could run: it was read completely, has a name, and its arguments are JSON or free text."""
-        return bool(self.name and not self.damaged) and (
+        return bool(self.name and not (self.damaged or self.late)) and (
             self.custom or parse(self.text.getvalue().encode("utf-8", "replace")) is not ABSENT
         )
 
@@ -94,15 +91,26 @@ class Choice:
     """One of the n answers."""
 
     calls: dict[int, Call] = field(default_factory=dict[int, Call])
+    #: The calls that no finish has closed, and those that the last one closed; parallel calls may each bring one.
+    open: dict[int, Call] = field(default_factory=dict[int, Call])
+    closed: list[Call] = field(default_factory=list[Call])
     finish: str = ""
+    #: A call is malformed, so that no client may run those that close with it.
+    malformed: bool = False
+    handed_over: bool = False
 
     def call(self, event: CallEvent) -> Call:
         """Return the call of an event; a legacy or foreign stream may never have announced it."""
         call = self.calls.get(event.call)
         if call is None:
-            call = self.calls[event.call] = Call(event.choice, event.call, "", "")
+            call = self.calls[event.call] = self.open[event.call] = Call(event.choice, event.call, "", "")
             call.moves.append((event.n, call.state))
         return call
+
+
+def counts_tokens(counts: Mapping[str, Any]) -> dict[str, float]:
+    """Return what usage counts; all zeros, before or after the real counts, say nothing (Q70)."""
+    return {key: count for key, count in counts.items() if isinstance(count, int | float) and count}
 
 
 class Wire:
@@ -112,7 +120,7 @@ class Wire:
         self.choices: dict[int, Choice] = {}
         #: Tools that the upstream runs itself, by id; no client is to run them.
         self.ran: dict[str, Call] = {}
-        #: Any text, thought or call has come.
+        #: Any text, thought, sound or call has come.
         self.content = False
         #: Choices without a finish.
         self.unfinished: dict[int, Choice] = {}
@@ -138,7 +146,7 @@ class Wire:
     def apply(self, event: Event) -> None:
         """Add the next event."""
         match event:
-            case model.TextDelta() | model.ReasoningDelta() | model.RefusalDelta():
+            case model.TextDelta() | model.ReasoningDelta() | model.RefusalDelta() | model.AudioDelta():
                 self.choice(event.choice)
                 self.content = True
             case model.ToolArgumentsDelta():
@@ -150,11 +158,13 @@ class Wire:
                 if self._room(len(event.name)):
                     self.choice(event.choice).call(event).name += event.name
             case model.ToolArgumentsComplete():
-                call = self.choice(event.choice).call(event)
+                choice = self.choice(event.choice)
+                call = choice.call(event)
                 if call.state is State.ANNOUNCED and call.valid():
                     call.move(event.n, Trigger.VALID)
                 elif call.state is State.ANNOUNCED:
                     call.move(event.n, Trigger.INVALID, "malformed")
+                    choice.malformed = True
             case model.HandedOver():
                 call = self.choice(event.choice).call(event)
                 if call.state is State.READY:
@@ -177,7 +187,8 @@ class Wire:
                 self._dispatched = True
                 self.id, self.model = event.id, event.model
             case model.Usage():
-                self.usage = event.counts
+                if self.usage is None or counts_tokens(event.counts) not in ({}, counts_tokens(self.usage)):
+                    self.usage = event.counts  # the same again may differ in details, and clients get the first
             case model.ToolProgress():
                 self._progressed(event)
             case model.AttemptStarted() | model.ToolResultSeen() | model.Repaired():
@@ -260,6 +271,10 @@ class Wire:
         if event.call not in choice.calls:
             self._room(_CALL_OR_CHOICE + len(event.id) + len(event.name))
         call = choice.call(event)
+        if choice.finish and event.call in choice.open:
+            call.late = not choice.handed_over
+            self.unfinished[event.choice] = choice
+            self.finished = False
         if not call.name:  # it is new, or it waited for the name, which says what it is
             call.id, call.name, call.custom = event.id, event.name, event.custom
 
@@ -279,19 +294,20 @@ class Wire:
 
     def _finish(self, event: model.Finish) -> None:
         choice = self.choice(event.choice)
-        if event.reason and not choice.finish:
-            choice.finish = event.reason
-            del self.unfinished[event.choice]
-        calls = choice.calls.values()
-        malformed = any(call.state is State.MALFORMED for call in calls)
-        for call in calls:
-            if call.state is State.READY and malformed:  # the client must run none of them
+        choice.finish = choice.finish or event.reason
+        self.unfinished.pop(event.choice, None)
+        choice.closed, choice.open = list(choice.open.values()), {}
+        for call in choice.closed:
+            if call.state is State.READY and choice.malformed:  # the client must run none of them
                 call.move(event.n, Trigger.SIBLING, SIBLING)
             elif call.state is State.READY:
                 call.move(event.n, Trigger.HANDED_OVER)
-                self.handed_over = True
-            elif call.state is State.ANNOUNCED:
+                self.handed_over = choice.handed_over = True
+            elif call.state is State.ANNOUNCED and not call.late and event.reason == choice.finish:
                 call.move(event.n, Trigger.LENGTH, event.reason)
+            elif call.state is State.ANNOUNCED:  # no client would know by its finish that this one is cut
+                call.late = choice.malformed = True
+                call.move(event.n, Trigger.INVALID, "malformed")
         self.finished = not self.unfinished
         if self.finished:
             self.unheard += self._drop_running(event.n, "completed")

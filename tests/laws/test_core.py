@@ -233,7 +233,7 @@ def statuses(result: Run) -> dict[str, list[str]]:
 def check_tools(result: Run) -> None:
     reported = statuses(result)
     assert all(order in ALLOWED for order in reported.values()), reported
-    calls = [call for call in result.wire.calls() if call.name and not call.internal]
+    calls = [call for call in result.wire.calls() if call.name and not call.name.startswith("_")]
     assert set(reported) == {call.id for call in calls}
 
 
@@ -246,7 +246,7 @@ def test_every_call_of_any_cut_stream_is_reported_once(body: bytes, cut: int, mo
 def test_each_call_of_an_agent_has_one_beginning_and_one_end(body: bytes, cut: int, mode: str, tools: str) -> None:
     result = run(tape(body[: max(0, len(body) - cut)], on_partial=mode, tools=tools, hermes=True))
     reported = statuses(result)
-    ran = {call.id: call for call in result.wire.ran.values() if not call.internal}
+    ran = {call.id: call for call in result.wire.ran.values() if not call.name.startswith("_")}
     for call_id, order in reported.items():
         assert order in (RAN if call_id in ran else ALLOWED), reported
     assert set(ran) <= set(reported)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support.chat import HEAD, Run, run, sse, tape
 from wiretape.events.core.json_text import joined_surrogates
-from wiretape.events.core.model import ReasoningDelta, RefusalDelta, TextDelta, Usage
+from wiretape.events.core.model import ReasoningDelta, RefusalDelta, TextDelta
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 
@@ -83,13 +83,12 @@ def entries(result: Run) -> list[Entry]:
 def meaning(result: Run) -> tuple[str, str, list[tuple[str, str, str, str]], tuple[str, ...], dict[str, Any] | None]:
     """What the events say, in the fields of a row."""
     calls = [(call.id, call.name, call.arguments, call.state.value) for call in result.wire.calls()]
-    usages = [event.counts for event in result.events if isinstance(event, Usage)]
     return (
         text_of(result, TextDelta) + text_of(result, RefusalDelta),
         text_of(result, ReasoningDelta),
         calls,
         tuple(choice.finish for _, choice in sorted(result.wire.choices.items())),
-        usages[-1] if usages else None,
+        result.wire.usage,
     )
 
 
@@ -136,5 +135,6 @@ def error(message: str, kind: str, code: str, *calls: tuple[str, str]) -> bytes:
 
 def malformed(call_id: str, name: str) -> bytes:
     """The same for one call that is not JSON."""
-    message = f"⚠ Malformed tool call: the arguments of {name or 'a tool without a name'} are not valid JSON."
+    fault = f"the arguments of {name} are not valid JSON" if name else "a call has no name"
+    message = f"⚠ Malformed tool call: {fault}."
     return error(f"{message} Not completed; no result seen.", "malformed_call", "malformed_call", (call_id, name))

@@ -91,6 +91,54 @@ REASONING = [
         thought="hm",
     ),
     Row(
+        id="Q73 Copilot's delta.reasoning_text: under the name reasoning_content on the wire",
+        came=[
+            frame({"role": "assistant", "content": "", "reasoning_text": "hm"}),
+            frame({"reasoning_text": "!", "reasoning_opaque": "x"}),
+            text("hi"),
+            finish(),
+            DONE,
+        ],
+        sent=[
+            frame({"reasoning_content": "hm", "role": "assistant", "content": ""}),
+            frame({"reasoning_content": "!", "reasoning_opaque": "x"}),
+            2,
+            3,
+            4,
+        ],
+        text="hi",
+        thought="hm!",
+        ledger=[
+            ("reasoning_name", 0, "delta.reasoning_text"),
+            ("reasoning_name", 0, "delta.reasoning_content"),
+            ("reasoning_name", 1, "delta.reasoning_text"),
+            ("reasoning_name", 1, "delta.reasoning_content"),
+        ],
+    ),
+    Row(
+        id="Q73 reasoning under two other names: once where they agree, both where they differ",
+        came=[
+            frame({"role": "assistant", "reasoning": "hm", "reasoning_text": "hm"}),
+            frame({"reasoning": "a", "reasoning_text": "b"}),
+            finish(),
+            DONE,
+        ],
+        sent=[
+            frame({"reasoning_content": "hm", "role": "assistant"}),
+            frame({"reasoning_content": "a", "reasoning_text": "b"}),
+            2,
+            3,
+        ],
+        thought="hmab",
+        ledger=[
+            ("reasoning_name", 0, "delta.reasoning"),
+            ("reasoning_twice", 0, "delta.reasoning_text"),
+            ("reasoning_name", 0, "delta.reasoning_content"),
+            ("reasoning_name", 1, "delta.reasoning"),
+            ("reasoning_name", 1, "delta.reasoning_content"),
+        ],
+    ),
+    Row(
         id="Q74 delta.reasoning_content: the very bytes pass",
         came=[frame({"role": "assistant", "reasoning_content": "hm"}), text("hi"), finish(), DONE],
         text="hi",
@@ -357,6 +405,34 @@ REASONING = [
         text="hi",
     ),
     Row(
+        id="Q85 logprobs that are a number are null: two SDKs fail on them",
+        came=[
+            chunk({"index": 0, "delta": {"role": "assistant", "content": "h"}, "logprobs": -0.5}),
+            chunk({"index": 0, "delta": {"content": "i"}, "logprobs": 0, "finish_reason": None}),
+            finish(),
+            DONE,
+        ],
+        sent=[
+            chunk(
+                {
+                    "finish_reason": None,
+                    "index": 0,
+                    "delta": {"role": "assistant", "content": "h"},
+                    "logprobs": None,
+                }
+            ),
+            chunk({"index": 0, "delta": {"content": "i"}, "logprobs": None, "finish_reason": None}),
+            2,
+            3,
+        ],
+        text="hi",
+        ledger=[
+            ("logprobs_not_object", 0, "choice.logprobs"),
+            ("finish_missing", 0, "choice.finish_reason"),
+            ("logprobs_not_object", 1, "choice.logprobs"),
+        ],
+    ),
+    Row(
         id="Q86 annotations without index are numbered, each a new one; nothing of them is lost",
         came=[
             frame({"role": "assistant", "content": "hi", "annotations": [{"type": "url_citation"}, 5]}),
@@ -401,6 +477,17 @@ REASONING = [
             DONE,
         ],
         text="hi",
+    ),
+    Row(
+        id="Q88 an answer of nothing but audio and [DONE] is whole: it lacks only its finish",
+        came=[
+            frame({"role": "assistant", "audio": {"id": "x", "transcript": "hi"}}),
+            frame({"audio": {"data": "QQ=="}}),
+            DONE,
+        ],
+        sent=[0, 1, finish(), 2],
+        flags=("no_finish",),
+        ledger=[("finish_supplied", 2, "")],
     ),
 ]
 

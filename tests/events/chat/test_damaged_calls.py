@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.chat import (
     DONE,
+    HEAD,
     Run,
     begin,
     call,
@@ -216,15 +217,14 @@ def test_legacy_arguments_after_the_finish_end_in_an_error() -> None:
 @pytest.mark.parametrize(
     "late",
     [
-        *(
-            arguments(""),
-            begin("call_b", "write_file", '{"a":1}'),
-            call(index=0, name="read_file", arguments='{"a":1}'),
-        ),
+        arguments(""),
+        begin("call_b", None, "{}"),
+        begin("call_a", "write_file", "{}", 1),
+        call(index=1, name="write_file", arguments="{}"),
         frame({"function_call": "x"}),
     ],
 )
-def test_another_call_after_the_finish_is_withheld(late: bytes) -> None:
+def test_what_a_finish_has_closed_is_withheld_after_it(late: bytes) -> None:
     result = run(tape([START, finish("tool_calls"), late, DONE]))
     assert result.sent[-1] == DONE
     assert result.ended.flags == ("late_call",)
@@ -240,6 +240,90 @@ def test_another_call_after_the_finish_is_withheld(late: bytes) -> None:
 def test_twin_or_no_call_after_the_finish_is_withheld_without_a_flag(late: dict[str, Any], repair: str) -> None:
     result = run(tape([START, finish("tool_calls"), frame(late), DONE]))
     assert (result.ended.flags, result.repairs.count(repair)) == ((), 1)
+
+
+FIRST = begin("a", "f", '{"x":1}', role=True)
+G = ("b", "g", '{"y":2}')
+
+
+def last(*pieces: bytes, reason: str | None = "tool_calls") -> list[bytes]:
+    """A second call after the finish of the first; its last piece brings a finish too."""
+    value = json.loads(pieces[-1][6:])
+    value["choices"][0]["finish_reason"] = reason
+    return [FIRST, finish("tool_calls"), *pieces[:-1], sse(value)]
+
+
+@pytest.mark.parametrize("tools", ["live", "held"])
+@pytest.mark.parametrize(
+    "came",
+    [
+        pytest.param(last(begin(*G, 1)), id="each whole"),
+        pytest.param(last(begin(*G, 0)), id="at one index"),
+        pytest.param(last(begin(*G, ABSENT)), id="without an index"),
+        pytest.param(last(begin(*G, 1), reason="stop"), id="stop"),
+        pytest.param(last(begin("b", "g", "", 1), call(index=1, arguments='{"y":2}')), id="in pieces"),
+        pytest.param([*last(begin(*G, 1), reason=None), DONE], id="closed by [DONE]"),
+        pytest.param([*last(begin(*G, 1)), finish("tool_calls"), DONE], id="a third finish"),
+    ],
+)
+def test_parallel_calls_that_each_bring_a_finish_all_go_out(came: list[bytes], tools: str) -> None:
+    """Together, and Gemini through OpenRouter: the client gets one finish, the first."""
+    result = run(tape(came, tools=tools))
+    assert said_by(result) == [{"name": "f", "arguments": '{"x":1}'}, {"name": "g", "arguments": '{"y":2}'}]
+    assert (result.ended.ending, result.ended.flags) == ("completed", () if DONE in came else ("no_done",))
+    assert [one["status"] for one in chunks(result) if "tool" in one] == ["running", "running"]
+    assert [one for payload in chunks(result) for one in payload["choices"] if one["finish_reason"]] == [
+        {"index": 0, "delta": {}, "finish_reason": "tool_calls"}
+    ]
+    assert result.sent[-1] == DONE
+
+
+def test_calls_of_one_chunk_with_a_finish_each_are_reported_once() -> None:
+    choices = [json.loads(one[6:])["choices"][0] for one in (FIRST, begin(*G, 1))]
+    for choice in choices:
+        choice["finish_reason"] = "tool_calls"
+    result = run(tape([sse({**HEAD, "choices": choices}), DONE]))
+    assert [one["toolCallId"] for one in chunks(result) if "tool" in one] == ["a", "b"]
+    assert said_by(result) == [{"name": "f", "arguments": '{"x":1}'}, {"name": "g", "arguments": '{"y":2}'}]
+
+
+@pytest.mark.parametrize(("mode", "tools"), SETTINGS)
+@pytest.mark.parametrize(
+    ("came", "code", "said"),
+    [
+        pytest.param(last(begin("b", "g", '{"y', 1), reason=None), "truncated", "g was cut short", id="a cut"),
+        pytest.param(
+            last(begin("b", "g", '{"y', 1)), "malformed_call", "the arguments of g are not valid JSON", id="malformed"
+        ),
+        pytest.param(
+            last(begin(*G, 1), reason="length"), "malformed_call", "the call of g came after the finish", id="length"
+        ),
+        pytest.param(
+            [text("hi", role=True), finish(), *last(begin(*G, 1))[2:]],
+            "malformed_call",
+            "the call of g came after the finish",
+            id="after stop",
+        ),
+        pytest.param(
+            [text("hi", role=True), finish("length"), *last(begin(*G, 1), reason="length")[2:]],
+            "malformed_call",
+            "the call of g came after the finish",
+            id="after length",
+        ),
+    ],
+)
+def test_a_call_after_the_finish_that_cannot_run_is_named(
+    came: list[bytes], code: str, said: str, mode: str, tools: str
+) -> None:
+    result = run(tape(came, on_partial=mode, tools=tools))
+    assert [(one["toolCallId"], one["status"]) for one in chunks(result) if "tool" in one][-1] == ("b", "dropped")
+    assert result.out.decode().count(said) == (2 if mode == "both" else 1)
+    assert re.search(WARNING, result.out.decode())
+    if mode == "warn":
+        assert b'"name":"g"' not in result.out
+    else:
+        error = chunks(result)[-1]["error"]
+        assert (error["code"], error["dropped_tools"]) == (code, [{"id": "b", "name": "g"}])
 
 
 def test_a_call_with_arguments_is_not_repeated_after_its_finish() -> None:

@@ -13,6 +13,7 @@ from wiretape.events.chat.write import WARNING, error_frame, warning
 from wiretape.events.core.json_text import ABSENT, apply, dumps, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import NAME_CHARS_MAX
+from wiretape.events.core.settings import Facts
 from wiretape.events.folds.wire import SIBLING, Call
 
 WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Not completed; no result seen."
@@ -233,6 +234,7 @@ CUT = lost("a", State.DROPPED, "truncated")
 BAD = lost("a b", State.MALFORMED, "malformed_call")
 TORN = lost("d", State.MALFORMED, "malformed_call", damaged=True)
 BESIDE = lost("c", State.DROPPED, SIBLING)
+UNNAMED = lost("", State.MALFORMED, "malformed_call")
 
 
 @pytest.mark.parametrize(
@@ -251,11 +253,12 @@ BESIDE = lost("c", State.DROPPED, SIBLING)
         pytest.param([BAD, TORN], id="one of both"),
         pytest.param([CUT, BAD], id="one cut short and one that is no JSON"),
         pytest.param([CUT, TORN], id="one cut short and one that could not be read"),
-        pytest.param([CUT, BAD, TORN, BESIDE], id="one of each"),
+        pytest.param([UNNAMED], id="one without a name"),
+        pytest.param([CUT, BAD, UNNAMED, UNNAMED, TORN, BESIDE], id="one of each and one more"),
     ],
 )
 def test_every_warning_is_recognised(calls: list[Call], code: str) -> None:
-    said = warning(code, calls)
+    said = warning(code, calls, Facts())
     assert "execut" not in said
     assert re.fullmatch(WARNING, said)
     (mark,) = found(history(f"I.\n\n{said}"), parse(history(f"I.\n\n{said}")))
@@ -275,10 +278,10 @@ def test_every_warning_is_recognised(calls: list[Call], code: str) -> None:
 )
 def test_a_name_takes_one_line_of_a_warning_and_is_no_longer_than_a_card_shows_it(name: str, shown: str) -> None:
     dropped = lost(name, State.DROPPED, "truncated")
-    said = warning("truncated", [dropped])
+    said = warning("truncated", [dropped], Facts())
     assert said == WARNED.replace("write_file", shown or "a tool without a name")
     assert re.fullmatch(WARNING, said)
-    assert error_frame("truncated", said, [dropped])["error"] == {
+    assert error_frame("truncated", said, [dropped], Facts())["error"] == {
         "message": said,
         "type": "stream_truncated",
         "code": "truncated",
@@ -287,7 +290,7 @@ def test_a_name_takes_one_line_of_a_warning_and_is_no_longer_than_a_card_shows_i
 
 
 def test_a_warning_of_many_long_names_is_known() -> None:
-    said = warning("truncated", [lost("x" * NAME_CHARS_MAX, State.DROPPED, "truncated")] * 20)
+    said = warning("truncated", [lost("x" * NAME_CHARS_MAX, State.DROPPED, "truncated")] * 20, Facts())
     assert len(said) > 20_000
     assert re.fullmatch(WARNING, said)
 

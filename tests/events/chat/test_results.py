@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat import DONE, Run, begin, call, call_entry, finish, run, tape, text
+from tests.events.chat.rows import tools
+from tests.support.chat import DONE, Run, begin, call, call_entry, finish, frame, run, tape, text, tool_calls
 from wiretape.events.chat.request import LEGACY_ID, Result, Results, facts, results_in
 from wiretape.events.chat.write import preview
 from wiretape.events.core.json_text import ABSENT
@@ -207,6 +208,31 @@ def test_a_call_of_this_stream_may_have_the_id_of_one_that_is_answered_here() ->
     assert told(run(answering(ANSWERED, [at_once, DONE]))) == [("completed", "call_0"), ("running", "call_0")]
 
 
+@pytest.mark.parametrize("settings", [{}, {"tools": "held"}, {"on_partial": "warn"}, {"on_partial": "both"}], ids=str)
+@pytest.mark.parametrize(
+    "came",
+    [
+        pytest.param([tool_calls(call_entry("a", "f", "{}"), reason="tool_calls", role=True)], id="a whole call"),
+        pytest.param([tool_calls(call_entry("a", "f", "{}"), reason="tool_calls")], id="a whole call without a role"),
+        pytest.param([tool_calls(call_entry("a", "f", "{"), reason="length", role=True)], id="half a call"),
+        pytest.param([tool_calls(call_entry("a", "f", "{"), reason="tool_calls", role=True)], id="a malformed call"),
+        pytest.param([frame({"role": "assistant", "content": "hi"}, "stop")], id="a whole text"),
+        pytest.param([begin("a", "f", '{"x', role=True)], id="a cut"),
+        pytest.param(
+            [text("hi", role=True, index=1), finish("stop", 1), text("hi", role=True), finish()], id="choice 1"
+        ),
+    ],
+)
+def test_a_whole_call_in_the_first_chunk_keeps_its_role(came: list[bytes], settings: dict[str, Any]) -> None:
+    """LangChain.js takes the kind of message from the first delta of a choice, whichever frame that is (R1)."""
+    for made in (tape([*came, DONE], **settings), answering(ANSWERED, [*came, DONE], **settings)):
+        roles: dict[int, list[bool]] = {}
+        for payload in (sent.partition(b"data: ")[2] for sent in run(made).sent):
+            for choice in json.loads(payload).get("choices", ()) if payload != b"[DONE]\n\n" else ():
+                roles.setdefault(choice["index"], []).append("role" in choice["delta"])
+        assert all(one[0] and sum(one) == 1 for one in roles.values()), roles
+
+
 def test_results_that_come_between_frames_are_reported_with_the_next_frame() -> None:
     made = tape([text("a", role=True), text("b"), text("c"), text("d"), finish(), DONE])
     late = [*made[:4], Record(4, 2, "results", {"results": ANSWERED}), *(one._replace(n=one.n + 1) for one in made[4:])]
@@ -234,6 +260,19 @@ def test_internal_tools_and_orphans_are_in_the_ledger_and_not_on_the_wire() -> N
     ]
     off = run(answering(results, [internal, finish("tool_calls"), DONE], tool_events=False))
     assert (off.sent, off.ledger) == (result.sent, [])
+
+
+def test_a_tool_that_the_request_declares_is_not_internal() -> None:
+    """The facts of a request have the names of its tools, so that its first letter decides nothing."""
+    request = tools("_plan")
+    declared = begin("d", "_plan", "{}", role=True)
+    whole = run(answering([{"id": "a", "name": "_plan"}], [declared, finish("tool_calls"), DONE], request=request))
+    assert told(whole) == [("completed", "a"), ("running", "d")]
+    cut = run(tape([begin("d", "_plan", '{"x'), begin("e", "_other", "", 1)], request=request))
+    assert told(cut) == [("dropped", "d")]
+    error = json.loads(cut.sent[-1][6:])["error"]
+    assert error["dropped_tools"] == [{"id": "d", "name": "_plan"}]
+    assert "_plan, an internal tool were cut short" in error["message"]
 
 
 def test_results_of_a_tape_may_be_junk() -> None:

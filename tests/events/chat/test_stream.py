@@ -102,8 +102,8 @@ def test_usage_that_rides_on_a_held_call_is_not_held() -> None:
     entry = call_entry("call_1", "f", "{}")
     riding = tool_calls(entry, role=True, usage={"total_tokens": 3})
     result = run(tape([riding, CALLS, DONE], tools="held"))
-    assert json.loads(result.sent[0][6:])["usage"] == {"total_tokens": 3}
-    assert seen(result) == ["empty", ("call", "{}"), ("running", "call_1"), ("finish", "tool_calls"), "done"]
+    assert seen(result) == ["empty", ("call", "{}"), ("running", "call_1"), ("finish", "tool_calls"), "empty", "done"]
+    assert json.loads(result.sent[-2][6:])["usage"] == {"total_tokens": 3}
 
 
 def test_held_calls_of_two_choices_on_one_chunk() -> None:
@@ -139,15 +139,15 @@ def test_length_on_the_chunk_of_the_held_call_removes_the_call() -> None:
     assert not any(b'"tool_calls"' in frame for frame in result.sent)
 
 
-def test_a_warning_before_the_first_chunk_takes_its_role_along() -> None:
+def test_frames_of_ours_before_the_first_chunk_come_after_its_role() -> None:
     entry = call_entry("call_1", "write_file", "{")
     only = tool_calls(entry, reason="length", role=True)
     result = run(tape([only, DONE], on_partial="both"))
-    assert seen(result) == [LENGTH_DROP, LENGTH_WARNING, ("finish", "length"), "done"]
-    assert [b'"role"' in one for one in result.sent] == [False, True, False, False]
+    assert seen(result) == ["empty", LENGTH_DROP, LENGTH_WARNING, ("finish", "length"), "done"]
+    assert [b'"role"' in one for one in result.sent] == [True, False, False, False, False]
 
 
-def test_warning_takes_the_role_of_its_own_choice_only() -> None:
+def test_every_choice_begins_with_its_role_before_a_warning() -> None:
     """Two entries of the chunk belong to choice 300, a number that is two objects in Python."""
     begun = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "write_file", "arguments": "{"}}
     choices = [
@@ -156,8 +156,9 @@ def test_warning_takes_the_role_of_its_own_choice_only() -> None:
         {"index": 301, "delta": {"role": "assistant", "content": "hi"}, "finish_reason": None},
     ]
     result = run(tape([sse({**HEAD, "choices": choices})], request={"stream": True, "n": 400}, on_partial="both"))
-    warned, shown = (json.loads(sent[6:])["choices"] for sent in result.sent[1:3])
-    assert [choice["delta"].get("role") for choice in [*warned, *shown]] == ["assistant", None, None, "assistant"]
+    sent = [choice for frame in result.sent[:2] for choice in json.loads(frame[6:])["choices"]]
+    assert [(choice["index"], choice["delta"]) for choice in sent] == [(at, {"role": "assistant"}) for at in (300, 301)]
+    assert b"role" not in b"".join(result.sent[2:])
 
 
 def test_a_good_call_next_to_a_malformed_one_is_not_handed_over() -> None:

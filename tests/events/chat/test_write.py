@@ -81,7 +81,7 @@ def test_a_running_frame_is_a_chunk_with_an_empty_delta() -> None:
 )
 def test_a_result_frame(failed: bool, duration: int | None, status: str) -> None:
     event = ToolResultSeen(n=2, id="call_1", name="write_file", failed=failed, output="done", duration_ms=duration)
-    said = write.ChatWriter(CONTEXT).result_card(2, event).value
+    said = write.ChatWriter(CONTEXT).result_card(2, 0, event).value
     assert (said["status"], said["toolCallId"], said["output"]) == (status, "call_1", "done")
     assert said.get("duration_ms") == duration
 

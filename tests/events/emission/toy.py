@@ -92,11 +92,14 @@ class ToyWriter:
     def call_card(self, n: int, call: Call, status: str) -> Out:
         return Out(n, {"type": "card", "id": call.id, "status": status}, repair="lifecycle")
 
-    def result_card(self, n: int, result: model.ToolResultSeen) -> Out:
+    def result_card(self, n: int, choice: int, result: model.ToolResultSeen) -> Out:
         return Out(n, {"type": "result", "id": result.id}, repair="lifecycle")
 
-    def warning(self, n: int, code: str, lost: Sequence[Call], before: Out | None = None) -> list[Out]:
+    def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]:
         return [Out(n, {"type": "text", "say": f"{code}: {[call.name for call in lost]}"}, repair="warning_text")]
+
+    def introduce(self, out: Out) -> list[Out]:
+        return []
 
     def tail(self) -> list[Out]:
         return []

@@ -234,7 +234,7 @@ test-real: test-node stories ## run real clients directly and through the proxy;
 test-real-ci: install ## the part for CI: one upstream, one cut, the clients that start in seconds
 	@if command -v npm >/dev/null; then \
 	    $(MAKE) --no-print-directory real-clients && $(PY) -m tests.real --part ci --seconds 180 \
-	        && $(PY) -m tests.real.matrix --part ci; \
+	        && $(PY) -m tests.real.matrix --part ci && $(PY) -m tests.conformance.readers --part ci; \
 	else \
 	    echo "UNTESTED: no npm found, so no real client ran"; \
 	fi
@@ -302,8 +302,16 @@ test-node: install ## run the openai Node SDK over every captured chat stream (n
 	fi
 
 .PHONY: conformance
-conformance: install $(NODE)/node_modules ## run both SDKs over every captured chat stream, write docs/internals/conformance.md
+conformance: $(NODE)/node_modules real-clients ## run every reader over every captured chat stream, write docs/internals/conformance.md
 	$(PY) -m tests.conformance.report
+
+.PHONY: readers
+readers: install ## read every captured chat stream with LangChain, Vercel's ai and the openai helpers (needs npm)
+	@if command -v npm >/dev/null; then \
+	    $(MAKE) --no-print-directory real-clients && $(PY) -m tests.conformance.readers; \
+	else \
+	    echo "UNTESTED: no npm found, so LangChain, Vercel's ai and the openai helpers did not run"; \
+	fi
 
 # Quart needs one version pair below Python 3.13 and another from 3.13 on (pyproject.toml); both are supported. Each
 # candidate is tried, because a shim on PATH may name an interpreter that is not installed.

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.support.corpus import ABSENT, Stream, load
 from tests.support.markdown import table
 
-from . import openai_node, openai_python
+from . import openai_node, openai_python, readers
 from .damage import HELPER_RAISES, ROWS, Check, hit
 from .said import Reading, Truth, truth
 
@@ -43,6 +43,9 @@ which gives all or nothing.
 
 {in_node}
 {helper}
+## Clients built on SDKs
+
+{readers}
 ## Streams that end with an error
 
 All others end without one.
@@ -76,6 +79,7 @@ def document() -> str:
         helper=_helper([[pair.helped for pair in column] for column in in_node], plain),
         reasons="\n".join(f"- `{code}`: {_REASONS[code]}" for code in sorted({due.error_due for due in plain} - {""})),
         errors=_errors(streams, plain),
+        readers=readers.section(),
     )
 
 
@@ -150,8 +154,8 @@ def main() -> None:
     """Both SDKs and the captures must be there: half a document would not be the same."""
     if not load():
         sys.exit(ABSENT)
-    if lack := openai_node.missing():
-        sys.exit(f"the SDK for Node cannot run: {lack}")
+    if lack := openai_node.missing() or readers.missing():
+        sys.exit(f"not every client can run: {lack}")
     PLACE.write_text(document(), encoding="utf-8")
 
 

@@ -332,12 +332,12 @@ BEFORE: Final[Mapping[str, Mapping[str, Sequence[tuple[int, int]]]]] = {
         "vercel_compatible": ((0, 2), (0, 2)),
     },
     "shapes": {
-        "openai_node": ((18, 0), (18, 0)),
-        "openai_python": ((29, 50), (29, 50)),
-        "langchain_node": ((58, 28), (72, 33)),
-        "langchain_python": ((18, 52), (18, 52)),
-        "vercel_openai": ((18, 25), (18, 25)),
-        "vercel_compatible": ((16, 14), (16, 14)),
+        "openai_node": ((26, 0), (26, 0)),
+        "openai_python": ((37, 50), (37, 50)),
+        "langchain_node": ((66, 28), (80, 33)),
+        "langchain_python": ((26, 52), (26, 52)),
+        "vercel_openai": ((26, 25), (26, 25)),
+        "vercel_compatible": ((24, 14), (24, 14)),
     },
 }
 

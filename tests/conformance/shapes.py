@@ -106,6 +106,12 @@ def _finish_for_each_call(answer: Answer) -> list[bytes]:
     return [said, *(calls or [frame({}, answer.finish)]), *_counts_alone(answer), DONE]
 
 
+def _finish_and_usage_for_each_call(answer: Answer) -> list[bytes]:
+    said = frame({"role": "assistant", **replace(answer, calls=()).delta})
+    calls = [frame({"tool_calls": [entry]}, answer.finish, **answer.counts) for entry in answer.entries]
+    return [said, *(calls or [frame({}, answer.finish, **answer.counts)]), DONE]
+
+
 def _finish_after_each_call(answer: Answer) -> list[bytes]:
     """Return each call in two pieces, then a chunk that only finishes."""
     frames = [frame({"role": "assistant", **replace(answer, calls=()).delta})]
@@ -198,6 +204,7 @@ SHAPES: Final[dict[str, Callable[[Answer], list[bytes]]]] = {
     "whole in the first chunk, usage alone": lambda answer: whole(answer, alone=True),
     "reasoning, then whole, then usage": _thinks_then_whole,
     "finish for each call": _finish_for_each_call,
+    "finish and usage for each call": _finish_and_usage_for_each_call,
     "finish after each call": _finish_after_each_call,
     "no finish": _without_finish,
     "no finish, usage with the last piece": _without_finish_usage_with_last_piece,

@@ -356,15 +356,15 @@ def summary(part: str, verdicts: Mapping[str, tuple[Verdict, Verdict]]) -> str:
     rows: list[list[object]] = []
     for reader, pair in verdicts.items():
         for number, (after, verdict) in enumerate(zip(("", ", after a tool result"), pair, strict=True)):
-            lost, wrong_before = BEFORE.get(part, {}).get(reader, ((0, 0), (0, 0)))[number]
+            before = [f" ({count})" for count in BEFORE[part][reader][number]] if part in BEFORE else ["", ""]
             rows.append(
                 [
                     READERS[reader][0] + after,
                     verdict.counts[True, True],
                     verdict.counts[False, True],
                     sum(verdict.beyond.values()),
-                    f"{len(verdict.wrong)} ({wrong_before})",
-                    f"**{len(verdict.lost)}** ({lost})",
+                    f"{len(verdict.wrong)}{before[1]}",
+                    f"**{len(verdict.lost)}**{before[0]}",
                 ]
             )
     return table(_HEAD, rows)
@@ -440,9 +440,10 @@ def main() -> int:
     if not load():
         print(ABSENT)
     failed = False
-    parts = {"captured": captured(1 if asked.part == "all" else 10) if load() else [], "shapes": shaped()}
+    whole = asked.part == "all"
+    parts = {"captured" if whole else "a sample of the captured": captured(1 if whole else 10), "shapes": shaped()}
     for name, cases in parts.items():
-        if not cases:
+        if not cases:  # the corpus is absent
             continue
         verdicts = judge(cases)
         print(f"{name}: {len(cases)} streams\n\n{summary(name, verdicts)}\n{errors(verdicts)}")

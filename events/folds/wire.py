@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, assert_never, get_args
 
 from ..core import model
-from ..core.json_text import ABSENT, joined_surrogates, parse
+from ..core.json_text import ABSENT, is_object, joined_surrogates, parse
 from ..core.lifecycle import TABLE, State, Trigger
 from ..core.limits import KEPT_CHARS_MAX
 from ..core.model import CallEvent, Ending, Event
@@ -108,9 +108,10 @@ class Choice:
         return call
 
 
-def counts_tokens(counts: Mapping[str, Any]) -> dict[str, float]:
-    """Return what usage counts; all zeros, before or after the real counts, say nothing (Q70)."""
-    return {key: count for key, count in counts.items() if isinstance(count, int | float) and count}
+def counts_tokens(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what usage counts, details included; all zeros, before or after the real counts, say nothing (Q70)."""
+    found = {key: counts_tokens(count) if is_object(count) else count for key, count in counts.items()}
+    return {key: count for key, count in found.items() if count and isinstance(count, int | float | dict)}
 
 
 class Wire:
@@ -188,7 +189,7 @@ class Wire:
                 self.id, self.model = event.id, event.model
             case model.Usage():
                 if self.usage is None or counts_tokens(event.counts) not in ({}, counts_tokens(self.usage)):
-                    self.usage = event.counts  # the same again may differ in details, and clients get the first
+                    self.usage = event.counts  # the same again may name further zeros, and clients get the first
             case model.ToolProgress():
                 self._progressed(event)
             case model.AttemptStarted() | model.ToolResultSeen() | model.Repaired():

@@ -14,8 +14,7 @@ from tests.support.chat import DONE, call, finish, frame
 from tests.support.chat import tape as chat_tape
 from tests.support.corpus import needs_corpus, sampled
 from wiretape.events.core.json_text import dumps
-from wiretape.events.core.model import Usage
-from wiretape.events.emit import Emitter, events, summarise
+from wiretape.events.emit import Emitter, summarise
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.limits import PARSE_INLINE_BYTES_MAX
@@ -206,9 +205,7 @@ def check_against_the_events(records: list[Record]) -> None:
     """Compare the row, which is made without events, with the summary that every event went into."""
     row, calls, _ = row_of_tape("s1", records)
     summary = summarise(records)
-    counts: dict[str, Any] | None = None
-    for event in events(records):
-        counts = event.counts if isinstance(event, Usage) else counts
+    counts = summary.wire.usage
     assert row.usage == (None if counts is None else dumps(counts).decode())
     assert (row.ending, list(row.flags)) == (summary.ending, summary.flags)
     assert {(call.call, call.name) for call in calls} <= {(call.id, call.name) for call in summary.wire.calls()}

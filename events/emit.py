@@ -43,7 +43,6 @@ class Summariser:
         return dict(self._emitter.ledger.counts)
 
     def feed(self, *records: Record) -> Self:
-        """Add records."""
         for record in records:
             self._emitter.feed(record)
             self.summary.take(record, self._emitter.wire, self._events)

@@ -199,8 +199,6 @@ class KnownCall:
     announced: bool = False
     #: A part of the call could not be read: it must not run.
     damaged: bool = False
-    #: A finish has come since it began: it is handed over, or lost.
-    closed: bool = False
     #: The upstream closed it without a byte of arguments, and they became `{}`.
     supplied: bool = False
     #: The same tool under another id, begun while this one had no arguments: perhaps this one under a new id.
@@ -232,7 +230,6 @@ class KnownCall:
         return None if self.custom else self.boundary.feed(text)
 
     def delta(self, text: str) -> dict[str, Any]:
-        """Return a delta with one more piece of arguments."""
         if self.number == LEGACY_CALL:
             return {"function_call": {"arguments": text}}
         return call_delta(self.number, custom=bool(self.custom), arguments=text)

@@ -143,12 +143,10 @@ class Choices:
 
     @property
     def started(self) -> bool:
-        """Whether any choice has come."""
         return bool(self._choices)
 
     @property
     def unfinished(self) -> list[int]:
-        """Choices without a finish."""
         return [number for number, choice in self._choices.items() if not choice.finish]
 
     def damaged(self, n: int, payload: bytes) -> list[Event]:
@@ -156,8 +154,7 @@ class Choices:
         if b"{" not in payload and b"}" not in payload:  # words, which some upstreams send as keepalives
             return []
         self._call_lost = self._call_lost or _CALL.search(payload) is not None
-        some = [choice.calls for choice in self._choices.values()]
-        return [event for calls in some for event in calls.damage(calls.open, n)]
+        return [event for one in self._choices.values() for event in one.calls.damage(one.calls.open, n)]
 
     def garbled(self, draft: Draft) -> None:
         """Damage the calls of a chunk in which bytes that are not UTF-8 were replaced."""

@@ -428,10 +428,7 @@ def _error(given: Any, code: Any = None) -> dict[str, Any]:
 
 
 def _news_of(answer: dict[str, Any], unfinished: list[int]) -> list[dict[str, Any]]:
-    """Return the news in a whole message that repeats its stream at the end (Q60).
-
-    These are finishes not yet given, and calls, which the stream may have left out.
-    """
+    """Return the finishes and calls that are only in a whole message that repeats its stream at the end (Q60)."""
     finishes: list[dict[str, Any]] = []
     for choice in as_list(answer.get("choices")):
         if is_object(choice) and choice.get("index") in unfinished and choice.get("finish_reason"):

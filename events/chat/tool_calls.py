@@ -46,7 +46,6 @@ class Calls:
 
     @property
     def all(self) -> list[KnownCall]:
-        """Every call that has come."""
         return [*self.known, self.legacy] if self.legacy.name else self.known
 
     @property
@@ -105,7 +104,7 @@ class Calls:
         A call that was handed over as if it had no arguments is damaged by any that come now.
         """
         call = self._continued(draft, entry, place)
-        if call is not None and not call.closed:
+        if call in self.open:
             return False
         if entry.name and (call is None or self._starts(draft, call, entry)):
             twin = self._context.live.choice(self._choice).calls.get(call.number if call else place)
@@ -130,7 +129,6 @@ class Calls:
         """
         closing, self.open = self.open, []
         for call in closing:
-            call.closed = True
             if word in CUT_FINISHES:
                 continue
             if call is not self.legacy and (call.custom or not call.announced):  # a custom tool's input may be empty

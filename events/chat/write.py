@@ -167,30 +167,20 @@ class ChatWriter:
         return Split(out, later, delivers)
 
     def withhold_finish(self, out: Out, choices: set[int]) -> None:
-        """Set the finish of these choices to null."""
-        out.edit(
-            [
-                Edit("malformed_claim", ("choices", place), "finish_reason", None)
-                for place, choice in enumerate(out.value["choices"] if choices else ())
-                if choice["index"] in choices and choice.get("finish_reason")
-            ]
-        )
+        for place, choice in enumerate(out.value["choices"] if choices else ()):
+            if choice["index"] in choices and choice.get("finish_reason"):
+                out.edit([Edit("malformed_claim", ("choices", place), "finish_reason", None)])
 
     def encode(self, out: Out) -> bytes:
-        """Return the bytes of a frame, in the style of the frames before it."""
         return out.encode(self._styles, self._context.ledger)
 
     # -- frames of ours -----------------------------------------------------------------------------------------------
 
     def call_card(self, n: int, call: Call, status: str) -> Out:
-        """Return the frame for `running` or `dropped`."""
-        reason = call.reason if status == "dropped" else ""
-        return self._card(
-            n, call.choice, call.name, call.id, status, label=_label(call), input=preview(call.arguments), reason=reason
-        )
+        reason, shown = call.reason if status == "dropped" else "", preview(call.arguments)
+        return self._card(n, call.choice, call.name, call.id, status, label=_label(call), input=shown, reason=reason)
 
     def result_card(self, n: int, choice: int, result: ToolResultSeen) -> Out:
-        """Return the frame for `completed` or `failed`."""
         status, output = "failed" if result.failed else "completed", preview(result.output)
         return self._card(n, choice, result.name, result.id, status, output=output, duration_ms=result.duration_ms)
 
@@ -211,10 +201,8 @@ class ChatWriter:
         return [Out(out.n, role, repair="role_apart") for role in roles]
 
     def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]:
-        """Return a chunk with the warning as text."""
-        index = lost[0].choice
         text = ("\n\n" if self._texted else "") + warning(code, lost, self._context.facts)
-        return [self._chunk(n, "warning_text", index, {"content": text})]
+        return [self._chunk(n, "warning_text", lost[0].choice, {"content": text})]
 
     def tail(self) -> list[Out]:
         """Return the chunk with the usage, once."""
@@ -222,7 +210,6 @@ class ChatWriter:
         return [] if usage is None else [usage]
 
     def done(self, n: int) -> Out:
-        """Return a `[DONE]`."""
         return Out(n, raw=DONE, repair="done_supplied")
 
     def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:
@@ -275,14 +262,13 @@ def preview(text: str) -> str:
 
 def warning(code: str, calls: Sequence[Call], facts: Facts) -> str:
     """Return what happened, to which tools, and what is known of them."""
-    opening = _OPENINGS.get(code, _ENDED)
+    opening, said = _OPENINGS.get(code, _ENDED), list[str]()
     if not calls:
         return f"⚠ {opening}: the answer is incomplete."
-    by_fault = {text: [call for call in calls if _fault(call) == text] for text in _FAULTS}
-    said = [
-        text.format(_names(some, facts), "was" if len(some) == 1 else "were") for text, some in by_fault.items() if some
-    ]
-    what = f"{opening} mid tool-call" if by_fault[_CUT] else "Malformed tool call"
+    for text in _FAULTS:
+        if some := [call for call in calls if _fault(call) == text]:
+            said.append(text.format(_names(some, facts), "was" if len(some) == 1 else "were"))
+    what = f"{opening} mid tool-call" if any(_fault(call) == _CUT for call in calls) else "Malformed tool call"
     return f"⚠ {what}: {', '.join(said)}. {_UNKNOWN}"
 
 
@@ -308,5 +294,5 @@ def error_frame(code: str, message: str, calls: Sequence[Call], facts: Facts) ->
     """Return the payload that ends a stream which must not be taken for whole."""
     shown = (call for call in calls if (call.id or call.name) and not facts.internal(call.name))
     dropped = [{"id": call.id, "name": _named(call)} for call in shown]
-    kind = "malformed_call" if code == "malformed_call" else "stream_truncated"
+    kind = code if code == "malformed_call" else "stream_truncated"
     return {"error": {"message": message, "type": kind, "code": code, "dropped_tools": dropped}}

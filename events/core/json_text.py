@@ -109,12 +109,10 @@ def _refuse_depth(text: bytes) -> None:
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Return whether a parsed value is an object."""
     return isinstance(value, dict)
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Return whether a parsed value is an array."""
     return isinstance(value, list)
 
 
@@ -322,6 +320,7 @@ def apply(text: bytes, edits: Sequence[Edit]) -> bytes:
     pieces: list[bytes] = []
     position = 0
     for start, end, new in edits:
+        assert position <= start <= end <= len(text), "edits are in order and inside the text"
         pieces += text[position:start], new
         position = end
     return b"".join([*pieces, text[position:]])

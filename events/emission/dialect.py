@@ -67,85 +67,65 @@ class Split(NamedTuple):
 class Reader(Protocol):
     """Reads what the upstream sent in one attempt. It never raises on upstream data."""
 
-    def frame(self, record: Record) -> Sequence[Step]:
-        """Read one frame."""
-        ...
+    #: Read one frame.
+    def frame(self, record: Record) -> Sequence[Step]: ...
 
-    def rest(self, n: int, data: bytes) -> Sequence[Step]:
-        """Read the bytes after the last frame."""
-        ...
+    #: Read the bytes after the last frame.
+    def rest(self, n: int, data: bytes) -> Sequence[Step]: ...
 
-    def body(self, n: int, data: bytes) -> Sequence[Step]:
-        """Read a whole answer that came where a stream was due."""
-        ...
+    #: Read a whole answer that came where a stream was due.
+    def body(self, n: int, data: bytes) -> Sequence[Step]: ...
 
-    def flush(self) -> Sequence[Step]:
-        """Return what waited for another frame, since none follows."""
-        ...
+    #: Return what waited for another frame, since none follows.
+    def flush(self) -> Sequence[Step]: ...
 
-    def supply(self, n: int) -> Sequence[Step]:
-        """Return what is missing before a terminator, if all else has come."""
-        ...
+    #: Return what is missing before a terminator, if all else has come.
+    def supply(self, n: int) -> Sequence[Step]: ...
 
 
 class Writer(Protocol):
     """Writes the frames of one emitted stream."""
 
-    def write(self, step: Step) -> Out | None:
-        """Return the frame for a step; None if the step has no frame, or if it is kept for the end."""
-        ...
+    #: Return the frame for a step; None if the step has no frame, or if it is kept for the end.
+    def write(self, step: Step) -> Out | None: ...
 
-    def split(self, out: Out) -> Split:
-        """Hold the parts of a frame about calls that are not handed over yet, and remove those about lost calls."""
-        ...
+    #: Hold the parts of a frame about calls that are not handed over yet, and remove those about lost calls.
+    def split(self, out: Out) -> Split: ...
 
-    def withhold_finish(self, out: Out, choices: set[int]) -> None:
-        """Remove the claim that these choices are finished, because a call in them is malformed."""
-        ...
+    #: Remove the claim that these choices are finished, because a call in them is malformed.
+    def withhold_finish(self, out: Out, choices: set[int]) -> None: ...
 
-    def call_card(self, n: int, call: Call, status: str) -> Out:
-        """Return the frame that reports the state of a call."""
-        ...
+    #: Return the frame that reports the state of a call.
+    def call_card(self, n: int, call: Call, status: str) -> Out: ...
 
-    def result_card(self, n: int, choice: int, result: ToolResultSeen) -> Out:
-        """Return the frame that reports the result of a call, as part of a choice that has begun."""
-        ...
+    #: Return the frame that reports the result of a call, as part of a choice that has begun.
+    def result_card(self, n: int, choice: int, result: ToolResultSeen) -> Out: ...
 
-    def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]:
-        """Return a visible warning about lost calls."""
-        ...
+    #: Return a visible warning about lost calls.
+    def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]: ...
 
-    def introduce(self, out: Out) -> list[Out]:
-        """Return what must come before other frames, taken out of the frame `out` that follows them."""
-        ...
+    #: Return what must come before other frames, taken out of the frame `out` that follows them.
+    def introduce(self, out: Out) -> list[Out]: ...
 
-    def tail(self) -> list[Out]:
-        """Return the frames that were kept for the end."""
-        ...
+    #: Return the frames that were kept for the end.
+    def tail(self) -> list[Out]: ...
 
-    def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:
-        """Return the frames that end a stream which must not be taken for whole, the tail among them.
+    #: Return the frames that end a stream which must not be taken for whole, the tail among them.
+    #: `lost` are the calls that no client may run, `finished` the choices whose finish the client has.
+    def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]: ...
 
-        `lost` are the calls that no client may run, `finished` the choices whose finish the client has.
-        """
-        ...
+    #: Return the terminator that the upstream left out.
+    def done(self, n: int) -> Out: ...
 
-    def done(self, n: int) -> Out:
-        """Return the terminator that the upstream left out."""
-        ...
-
-    def encode(self, out: Out) -> bytes:
-        """Return the bytes of a frame and enter its changes in the ledger; called in the order of sending."""
-        ...
+    #: Return the bytes of a frame and enter its changes in the ledger; called in the order of sending.
+    def encode(self, out: Out) -> bytes: ...
 
 
 class Dialect(Protocol):
     """One wire protocol."""
 
-    def reader(self, context: Context) -> Reader:
-        """Return a reader for one attempt."""
-        ...
+    #: Return a reader for one attempt.
+    def reader(self, context: Context) -> Reader: ...
 
-    def writer(self, context: Context) -> Writer:
-        """Return a writer for one attempt."""
-        ...
+    #: Return a writer for one attempt.
+    def writer(self, context: Context) -> Writer: ...

@@ -454,20 +454,16 @@ class Engine:
     def _settle(self) -> None:
         """Read what waited for more bytes: none follow."""
         self._take(self._reader.flush())
-        if self._facts.stream:
-            self._read_body()
-        else:  # the client has the answer itself, not a stream
-            kept, last = (self._waiting, self.delivered, self.ledger.muted), self._body[-1:]
+        streams, kept = self._facts.stream, (self._waiting, self.delivered, self.ledger.muted)
+        if not streams:  # the client has the answer itself
             self._waiting, self.ledger.muted = [], True
-            self._read_body()
-            if self.wire.finished:  # a whole answer needs no terminator
-                self._apply(model.Terminator(n=record.n) for record in last)
-            self._waiting, self.delivered, self.ledger.muted = kept
-            self._closed = True
-        self._last += self._taken()
-
-    def _read_body(self) -> None:
         parts, self._body = self._body, []
         body = b"".join(part.raw or b"" for part in parts)
         if body and not self._closed:
             self._take(self._reader.body(parts[-1].n, body))
+        if not streams:
+            if self.wire.finished:  # a whole answer needs no terminator
+                self._apply(model.Terminator(n=record.n) for record in parts[-1:])
+            self._waiting, self.delivered, self.ledger.muted = kept
+            self._closed = True
+        self._last += self._taken()

@@ -193,7 +193,6 @@ class Out:
     _batches: Sequence[Sequence[Edit]] = field(default=(), init=False)
 
     def edit(self, edits: Sequence[Edit]) -> None:
-        """Change members of the payload."""
         if edits:
             if not self._batches:
                 self._given = self.value

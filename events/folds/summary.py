@@ -58,7 +58,6 @@ class Markup:
         self._tails: dict[tuple[type, int, int], str] = {}
 
     def apply(self, event: Event) -> None:
-        """Search the next event."""
         if not isinstance(event, model.TextDelta | model.ReasoningDelta | model.ToolArgumentsDelta):
             return
         place = type(event), event.choice, event.call if isinstance(event, model.ToolArgumentsDelta) else 0
@@ -137,7 +136,13 @@ class StreamSummary:
         if kind in RECEIVED:
             self.received_bytes += len(record.raw or b"")
         if events is not None:
-            self._take_events(kind, record, events)
+            if kind in ("attempt", "body") or (kind == "frame" and speaks(record, hermes=self.hermes)):
+                self._hear(t)
+            for event in events:
+                self._take_event(event, t)
+            if kind == "end":
+                self._hear(t)
+                self._pause(t)
         if wire.content and self.first_content_us is None:
             self.first_content_us = t
         if wire.handed_over and self.handed_us is None:
@@ -176,22 +181,15 @@ class StreamSummary:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _take_events(self, kind: str, record: Record, events: Iterable[Event]) -> None:
-        t = record.t
-        if kind in ("attempt", "body") or (kind == "frame" and speaks(record, hermes=self.hermes)):
-            self._hear(t)
-        for event in events:
-            self._markup.apply(event)
-            if isinstance(event, model.TextPiece | model.CallPiece | model.Finish):
-                said = self._said[event.choice]
-                if isinstance(event, model.TextPiece):
-                    said[type(event)].write(event.text)
-            if isinstance(event, model.TextPiece | model.CallPiece | model.AudioDelta):
-                self._pause(t)
-                self.last_content_us = t
-        if kind == "end":
-            self._hear(t)
+    def _take_event(self, event: Event, t: int) -> None:
+        self._markup.apply(event)
+        if isinstance(event, model.TextPiece | model.CallPiece | model.Finish):
+            said = self._said[event.choice]
+            if isinstance(event, model.TextPiece):
+                said[type(event)].write(event.text)
+        if isinstance(event, model.TextPiece | model.CallPiece | model.AudioDelta):
             self._pause(t)
+            self.last_content_us = t
 
     def _hear(self, t: int) -> None:
         """Note a sign of life: the upstream was asked, sent something, or is done."""
@@ -211,7 +209,6 @@ class StreamSummary:
         return [self.answer(choice) for choice in sorted(self._said)]
 
     def answer(self, choice: int = 0) -> Answer:
-        """Return the answer of one choice."""
         said: Mapping[type, StringIO] = self._said.get(choice, {})
         kinds = model.TextDelta, model.ReasoningDelta, model.RefusalDelta
         text, reasoning, refusal = (joined_surrogates(said[kind].getvalue()) if kind in said else "" for kind in kinds)

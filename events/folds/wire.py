@@ -145,7 +145,6 @@ class Wire:
         self._dispatched = False
 
     def apply(self, event: Event) -> None:
-        """Add the next event."""
         match event:
             case model.TextDelta() | model.ReasoningDelta() | model.RefusalDelta() | model.AudioDelta():
                 self.choice(event.choice)
@@ -244,7 +243,6 @@ class Wire:
         return _UNTERMINATED.get(cause, "internal")
 
     def all_flags(self) -> tuple[str, ...]:
-        """Return the flags of the ending."""
         flags = list(self.flags)
         if self.finished and not self.terminated and self.error is None and "synthesised" not in self.flags:
             flags.append("no_done")

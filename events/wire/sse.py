@@ -87,7 +87,6 @@ class Decoder:
         return Decoder(self._line_bytes_max, self._event_bytes_max)
 
     def feed(self, read: bytes) -> list[Frame]:
-        """Return the frames that this read completed."""
         if self._closed or self.overflow:
             raise LocalError(f"the SSE decoder was fed after its {self.overflow or 'end'}")
         self._carriage_returns = self._carriage_returns or b"\r" in read

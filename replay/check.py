@@ -19,7 +19,7 @@ from .redaction.redact import findings
 from .redaction.shapes import find
 from .sealed.files import age_of, contents, folder_of, together, with_lf
 from .sealed.playable import unplayable
-from .sealed.sealed import MARK, Sealed, decode, differs, made_lines, spoilt
+from .sealed.sealed import MARK, Sealed, decode, differs, fold_lines, made_lines, spoilt
 from .sealed.texts import summed
 
 __all__ = ["Trouble", "check", "check_files"]
@@ -89,13 +89,11 @@ def check(
         message = str(error)
         code = "version" if "newest that this version reads" in message else "unreadable"
         return [*found, Trouble(file, _line_in(message), code, hidden(message))]
-    stated = sealed.header.get("streams")
-    if type(stated) is int and stated != len(sealed.streams):
-        found.append(
-            Trouble(file, 1, "streams", f"the header states {stated} streams, the file has {len(sealed.streams)}")
-        )
+    stated, count = sealed.header.get("streams"), len(sealed.streams)
+    if type(stated) is int and stated != count:
+        found.append(Trouble(file, 1, "streams", f"the header states {stated} streams, the file has {count}"))
     found += _age(file, sealed, today, age_days_max)
-    found += _unplayable(file, sealed.streams, sealed.lines)
+    found += (Trouble(file, line, "unplayable", why) for line, why in unplayable(sealed.streams, sealed.lines))
     found += _results(file, data, sealed)
     places = [dict(enumerate(lines)) for lines in sealed.lines]
     found += _secrets(file, sealed.streams, places)
@@ -118,13 +116,8 @@ def _live(file: Path, data: bytes) -> list[Trouble]:
     lines = [{record.n: min(record.n, data.count(b"\n")) + 1 for record in records}]
     live = Trouble(file, 0, "unsealed", "a live tape, not made for git: seal it with `wiretape seal`")
     damage = [Trouble(file, data.count(b"\n", 0, at) + 1, "unreadable", reason) for at, reason in reader.damage]
-    unplayed = _unplayable(file, [records], [[*lines[0].values()]])
-    return [live, *damage, *unplayed, *_secrets(file, [records], lines)]
-
-
-def _unplayable(file: Path, streams: Sequence[Sequence[Record]], lines: Sequence[Sequence[int]]) -> Iterator[Trouble]:
-    """Yield what makes `replay` and the other commands refuse the file."""
-    return (Trouble(file, line, "unplayable", reason) for line, reason in unplayable(streams, lines))
+    refused = [Trouble(file, at, "unplayable", why) for at, why in unplayable([records], [[*lines[0].values()]])]
+    return [live, *damage, *refused, *_secrets(file, [records], lines)]
 
 
 def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> Iterator[Trouble]:
@@ -138,8 +131,7 @@ def _age(file: Path, sealed: Sealed, today: date, age_days_max: int | None) -> I
 
 def _results(file: Path, data: bytes, sealed: Sealed) -> Iterator[Trouble]:
     """Compare the fold and the sums of each stream with its records, and look at its ending."""
-    folds = [(number, line) for number, line in made_lines(data) if line.startswith(b'{"k":"fold"')]
-    for records, lines, (fold_line, fold) in zip(sealed.streams, sealed.lines, folds, strict=True):
+    for records, lines, (fold_line, fold) in zip(sealed.streams, sealed.lines, fold_lines(data), strict=True):
         if differs(fold, records) is not None:
             yield Trouble(file, fold_line, "fold", f"the line disagrees with the tape ({_AGAIN})")
         last, line = records[-1], lines[-1]

@@ -13,7 +13,7 @@ from wiretape.events.tape.record import NO_KEYS, Record
 from ..matching.json_diff import changes, shortened
 from ..sealed.files import Recording, read
 from ..sealed.files import parse as read_tape
-from ..sealed.sealed import MARK, expected
+from ..sealed.sealed import MARK, expected, fold_lines
 from .compare import Difference, of_change, tapes_in
 
 __all__ = ["RecheckedFile", "recheck", "recheck_paths"]
@@ -22,7 +22,6 @@ __all__ = ["RecheckedFile", "recheck", "recheck_paths"]
 _FLAGS_OF_THE_PROXY: Final = frozenset(
     {"failed_here", "history_marked", "key_masked", "log_failure", "unframed", "untaped", "wrong_content_type"}
 )
-_SUMMARY: Final = b'{"k":"fold"'
 
 
 class RecheckedFile(NamedTuple):
@@ -34,7 +33,6 @@ class RecheckedFile(NamedTuple):
     error: str = ""
 
     def lines(self) -> Iterator[str]:
-        """Describe it for a person."""
         for each in self.differences:
             a, b = (shortened(value, each.at) for value in (each.a, each.b))
             yield f"{self.path}: stream {each.stream}: {each.path}: {a} -> {b}"
@@ -45,7 +43,7 @@ class RecheckedFile(NamedTuple):
 def recheck(data: bytes) -> tuple[Recording, list[Difference]]:
     """Return the recording and what has changed."""
     recording = read_tape(data, verify=False)
-    folds = [line for line in data.split(b"\n") if line.startswith(_SUMMARY)] if data.startswith(MARK) else []
+    folds = [line for _, line in fold_lines(data)] if data.startswith(MARK) else []
     found: list[Difference] = []
     for number, records in enumerate(recording.streams, 1):
         if folds:
@@ -73,16 +71,12 @@ def _live_end(records: Sequence[Record]) -> tuple[dict[str, Any], dict[str, Any]
 def recheck_paths(paths: Iterable[Path]) -> list[RecheckedFile]:
     """Check files, and every tape below folders."""
     files: list[RecheckedFile] = []
-    for path in paths:
-        files += map(_check_file, tapes_in(path) if path.is_dir() else [path])
+    for tape in (tape for path in paths for tape in (tapes_in(path) if path.is_dir() else [path])):
+        try:
+            recording, differences = recheck(read(tape))
+            files.append(RecheckedFile(tape, len(recording.streams), differences))
+        except TapeError as error:
+            files.append(RecheckedFile(tape, 0, (), str(error)))
     if not files:
         raise TapeError("no .tape file found")
     return files
-
-
-def _check_file(path: Path) -> RecheckedFile:
-    try:
-        recording, differences = recheck(read(path))
-    except TapeError as error:
-        return RecheckedFile(path, 0, (), str(error))
-    return RecheckedFile(path, len(recording.streams), differences)

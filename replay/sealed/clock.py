@@ -242,7 +242,6 @@ class _Places:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every read is used up."""
         return not self._frames and not self._extra and self._at + 1 >= len(self._rows)
 
     def of(self, record: Record, late: int | None) -> tuple[int, list[list[int]]]:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core import json_text
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, dumps
-from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
 from .playable import unplayable
@@ -83,8 +83,7 @@ def load(path: Path, *, verify: bool = True) -> Recording:
 
 def read(tape: Path) -> bytes:
     """Return the bytes of a tape of any form. Raises OSError, and TapeError for a missing blob."""
-    folder = folder_of(tape)
-    return together(contents(tape), lambda name: contents(folder / name))
+    return together(contents(tape), lambda name: contents(folder_of(tape) / name))
 
 
 def contents(path: Path) -> bytes:
@@ -104,28 +103,26 @@ def parse(data: bytes, *, verify: bool = True) -> Recording:
     A sealed tape has as many streams as its header states: one cut short after a stream looks complete otherwise.
     """
     if data.startswith(MARK):
-        sealed = decode(data, verify=verify)
-        stated, found = sealed.header.get("streams"), len(sealed.streams)
+        header, streams, lines = decode(data, verify=verify)
+        stated, found = header.get("streams"), len(streams)
         if type(stated) is int and stated != found:
             raise TapeError(
                 f"line 1: the header states {stated} streams, and the file has {found}: was it cut short? Record it "
                 f'again, or, if streams were taken out or added by hand, write "streams":{found} there'
             )
-        for line, reason in unplayable(sealed.streams, sealed.lines):
-            raise TapeError(f"line {line}: {reason}")
-        return Recording(sealed.header, sealed.streams)
-    if reason := spoilt(data):
-        raise TapeError(reason)
-    reader = Reader()
-    records = reader.feed(data)
-    if reader.damage:
-        at, reason = reader.damage[0]
-        raise TapeError(f"byte {at}: {reason}")
-    if not records:
-        raise TapeError("no recording: neither a live tape nor a sealed one")
-    for line, reason in unplayable([records], [range(1, len(records) + 1)]):
+    else:
+        if reason := spoilt(data):
+            raise TapeError(reason)
+        reader = Reader()
+        records = reader.feed(data)
+        for at, reason in reader.damage:
+            raise TapeError(f"byte {at}: {reason}")
+        if not records:
+            raise TapeError("no recording: neither a live tape nor a sealed one")
+        header, streams, lines = {}, [records], [[*range(1, len(records) + 1)]]
+    for line, reason in unplayable(streams, lines):
         raise TapeError(f"line {line}: {reason}")
-    return Recording(NO_KEYS, [records])
+    return Recording(header, streams)
 
 
 def lines_of(data: bytes, streams: Sequence[Sequence[Record]]) -> list[Mapping[int, int]]:

@@ -32,15 +32,13 @@ def unplayable(streams: Sequence[Sequence[Record]], lines: Sequence[Sequence[int
             yield places[0], "a stream without its request answers no client: take it out"
         last_t = 0
         for record, line in zip(records, places, strict=True):
-            if why := _time(record, last_t) or _head(record):
+            if record.t < last_t:
+                yield line, "its time is before that of the record before it"
+            elif record.t > _STREAM_US_MAX:
+                yield line, "its time is later than any stream takes"
+            elif why := _head(record):
                 yield line, why
             last_t = record.t
-
-
-def _time(record: Record, last_t: int) -> str:
-    if record.t < last_t:
-        return "its time is before that of the record before it"
-    return "" if record.t <= _STREAM_US_MAX else "its time is later than any stream takes"
 
 
 def _head(record: Record) -> str:

@@ -24,16 +24,7 @@ from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import (
-    ABSENT,
-    as_list,
-    as_object,
-    dumps,
-    is_list,
-    is_object,
-    members,
-    parse,
-)
+from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, members, parse
 from wiretape.events.emit import summarise
 from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.events.tape.record import decode as decode_line
@@ -44,15 +35,14 @@ from .clock import ANSWER, UPLOADED, Clock, clocked, timed
 __all__ = [
     "BLOB",
     "FORMAT",
-    "LISTS",
     "MARK",
-    "SUMMARY_VERSION",
     "Sealed",
     "asked_keys",
     "decode",
     "differs",
     "encode",
     "expected",
+    "fold_lines",
     "made_lines",
     "spoilt",
 ]
@@ -170,6 +160,11 @@ def made_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
+def fold_lines(data: bytes) -> list[tuple[int, bytes]]:
+    """Return the fold line of each stream with its number."""
+    return [(number, line) for number, line in made_lines(data) if line.startswith(_FOLD)]
+
+
 def _header(line: bytes) -> dict[str, Any]:
     header: dict[str, Any] = as_object(parse(line))
     version = header.get("format")
@@ -261,9 +256,8 @@ def differs(fold: bytes, records: Sequence[Record]) -> str | None:
     """Return the first member in which a fold line disagrees with its records, if any."""
     written: dict[str, Any] = as_object(parse(fold))
     found = {"k": "fold", **expected(records, like=written)}
-    return next(
-        (key for key in {**found, **written} if not _equal(written.get(key, ABSENT), found.get(key, ABSENT))), None
-    )
+    names = (name for name in {**found, **written} if not _equal(written.get(name, ABSENT), found.get(name, ABSENT)))
+    return next(names, None)
 
 
 def _equal(a: Any, b: Any) -> bool:

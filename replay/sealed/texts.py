@@ -14,7 +14,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
-from wiretape.events.core.json_text import ABSENT, as_list, parse
+from wiretape.events.core.json_text import ABSENT, apply, as_list, parse
+from wiretape.events.core.json_text import Edit as Change
 from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.events.wire.sse import parse_block
 
@@ -129,14 +130,6 @@ def _char(escape: re.Match[str]) -> str:
 # -- texts ------------------------------------------------------------------------------------------------------------
 
 
-class Change(NamedTuple):
-    """Replaces `raw[start:end]`."""
-
-    start: int
-    end: int
-    new: bytes
-
-
 @dataclass(frozen=True)
 class Text:
     """Bytes that are read together: a frame, a body in all its reads, or the bytes of another record."""
@@ -156,7 +149,6 @@ class Text:
 
     @cached_property
     def scalars(self) -> list[Scalar]:
-        """The scalars of its JSON."""
         return scalars(self.json)
 
     @cached_property
@@ -218,15 +210,6 @@ class _Offsets:
         self._starts = [change.start for change in changes]
         self._grown = [0, *accumulate(len(change.new) - (change.end - change.start) for change in changes)]
 
-    def apply(self, raw: bytes) -> bytes:
-        parts: list[bytes] = []
-        at = 0
-        for change in self.changes:
-            assert at <= change.start <= change.end <= len(raw), "changes are in order and inside the text"
-            parts += (raw[at : change.start], change.new)
-            at = change.end
-        return b"".join([*parts, raw[at:]])
-
     def __call__(self, place: int) -> int:
         number = bisect_right(self._starts, place) - 1
         if number < 0:
@@ -258,7 +241,7 @@ def edited(records: Sequence[Record], changes: Sequence[tuple[Text, Sequence[Cha
 
 
 def _changed(record: Record, text: Text, offsets: _Offsets) -> Record:
-    raw = offsets.apply(text.raw)
+    raw = apply(text.raw, offsets.changes)
     cuts = _cuts(record, offsets, len(raw))
     keys = {name: value for name, value in record.keys.items() if name != "cuts"} | ({"cuts": cuts} if cuts else {})
     if record.payload is None:
@@ -295,7 +278,7 @@ def _cuts(record: Record, offsets: _Offsets, size: int) -> list[list[int]]:
 
 
 def _recut(new: list[Record | None], text: Text, offsets: _Offsets) -> None:
-    raw = offsets.apply(text.raw)
+    raw = apply(text.raw, offsets.changes)
     before = start = 0
     for at in text.of:
         record = new[at]

@@ -97,7 +97,6 @@ class Script:
 
     @property
     def body(self) -> bytes:
-        """The bytes of the body."""
         return b"".join(what for _, what in self.steps if isinstance(what, bytes))
 
     @property
@@ -108,7 +107,6 @@ class Script:
 
     @property
     def chunked(self) -> bool:
-        """Whether the body is sent in HTTP chunks."""
         return not self.closes and not self.has_length
 
     @property
@@ -129,7 +127,6 @@ def event_stream(pieces: Iterable[bytes], *, gap_s: float = 0.0, end: Fault | No
 
 
 def json_answer(body: bytes, status: int = 200) -> Script:
-    """Return a JSON response with its length."""
     headers = (_JSON, (b"Content-Length", b"%d" % len(body)))
     return Script(status=status, headers=headers, steps=[Step(0, body)] if body else ())
 
@@ -210,7 +207,6 @@ class Speed:
     gap_s_max: float = inf
 
     def delay(self, recorded_us: int) -> float:
-        """Return the seconds to wait."""
         return 0.0 if self.times == inf else min(recorded_us / _SECOND_US, self.gap_s_max) / self.times
 
     @staticmethod

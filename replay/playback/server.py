@@ -7,11 +7,10 @@ sending side and go on reading: only a failing send shows that it left. In a sil
 import socket
 import struct
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from errno import EADDRNOTAVAIL
-from http import HTTPStatus
 from http.client import responses
 from pathlib import Path
 from traceback import extract_tb
@@ -105,14 +104,13 @@ class _Reader:
         heads = HeadReader()
         while True:
             data = self.take()
-            head = heads.feed(
-                data if heads.held_bytes else data.lstrip(b"\r\n")
-            )  # empty lines after a body, also bare LF
+            # Without empty lines after a body, also bare LF.
+            head = heads.feed(data if heads.held_bytes else data.lstrip(b"\r\n"))
             if head is not None:
                 break
             if not await self.more():
                 if heads.held_bytes:
-                    raise _RefusedError(HTTPStatus.BAD_REQUEST, "The client left inside a request head.")
+                    raise _RefusedError(400, "The client left inside a request head.")
                 return None
         if isinstance(head, Refusal):
             raise _RefusedError(head.status, head.message)
@@ -130,9 +128,7 @@ class _Reader:
                 try:
                     chunks.feed(data)
                 except MalformedError as error:
-                    raise _RefusedError(
-                        HTTPStatus.BAD_REQUEST, f"The request body is not HTTP/1.1: {error}."
-                    ) from error
+                    raise _RefusedError(400, f"The request body is not HTTP/1.1: {error}.") from error
                 body += b"".join(chunks.parts)
                 done, rest = chunks.done, chunks.rest
             else:
@@ -140,14 +136,12 @@ class _Reader:
                 body += data[:cut]
                 done, rest = len(body) == head.length, data[cut:]
             if len(body) > _REQUEST_BYTES_MAX:
-                raise _RefusedError(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request is longer than {_REQUEST_BYTES_MAX} bytes."
-                )
+                raise _RefusedError(413, f"The request is longer than {_REQUEST_BYTES_MAX} bytes.")
             if done:
                 self._early[:0] = rest
                 return bytes(body)
             if not await self.more():
-                raise _RefusedError(HTTPStatus.BAD_REQUEST, "The client left inside a request body.")
+                raise _RefusedError(400, "The client left inside a request body.")
 
     def take(self) -> bytes:
         """Return what was received, and forget it."""
@@ -206,11 +200,10 @@ class Upstream:
 
     def _refuse_pages(self, request: Request) -> None:
         """Raise _RefusedError for a request under a foreign name, or by a foreign page."""
-        if self._own is not None:
-            refused = page_refusal(self._own, Headers(request.headers), request.http_version.decode())
-            if refused is not None:
-                why = refused.message.partition(".")[0]
-                raise _RefusedError(refused.status, f"{why}: a replay is for programs on this machine.")
+        refused = self._own and page_refusal(self._own, Headers(request.headers), request.http_version.decode())
+        if refused:
+            why = refused.message.partition(".")[0]
+            raise _RefusedError(refused.status, f"{why}: a replay is for programs on this machine.")
 
     async def _answer(self, stream: trio.abc.Stream, reader: _Reader, served: Served) -> bool:
         """Play the script; return whether the connection persists."""
@@ -254,7 +247,7 @@ async def _play(stream: trio.abc.Stream, reader: _Reader, script: Script, served
     chunked = script.chunked and request.http_version >= b"1.1"
     # Where times count, a client also gets time to read a late chunk by itself.
     hurried = not script.apart and not any(delay_s for delay_s, _ in script.steps)
-    await stream.send_all(_head(script, chunked=chunked, persists=_persists(request, script)))
+    await stream.send_all(_head(script.status, script.headers, chunked=chunked, persists=_persists(request, script)))
     for delay_s, what in script.steps:
         at += delay_s
         if not hurried:
@@ -289,15 +282,11 @@ async def _fail(stream: trio.abc.Stream, fault: Fault) -> None:
         stream.reset()
 
 
-def _head(script: Script, *, chunked: bool, persists: bool) -> bytes:
+def _head(status: int, headers: Sequence[tuple[bytes, bytes]], *, chunked: bool, persists: bool) -> bytes:
     """Return the head; it says that the connection closes if the client asked for that (RFC 9112, 9.6)."""
-    phrase = responses.get(script.status, "").encode()  # 529 and 599 have none
-    headers = [*script.headers]
-    if chunked:
-        headers.append((b"Transfer-Encoding", b"chunked"))
-    if not persists:
-        headers.append((b"Connection", b"close"))
-    return format_head(b"HTTP/1.1 %d %b" % (script.status, phrase), headers)
+    phrase = responses.get(status, "").encode()  # 529 and 599 have none
+    framing = [(b"Transfer-Encoding", b"chunked")] * chunked + [(b"Connection", b"close")] * (not persists)
+    return format_head(b"HTTP/1.1 %d %b" % (status, phrase), [*headers, *framing])
 
 
 def _persists(request: Request, script: Script) -> bool:
@@ -310,8 +299,8 @@ def _persists(request: Request, script: Script) -> bool:
 async def _refuse(stream: trio.abc.Stream, reader: _Reader, error: _RefusedError) -> None:
     """Refuse in plain HTTP, then drain for a moment: closing on unread bytes would be a reset."""
     body = f"wiretape: {error}\n".encode()
-    head = b"HTTP/1.1 %d %b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close"
-    await stream.send_all(b"\r\n".join([head % (error.status, responses[error.status].encode(), len(body)), b"", body]))
+    headers = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"Content-Length", b"%d" % len(body))]
+    await stream.send_all(_head(error.status, headers, chunked=False, persists=False) + body)
     with trio.move_on_after(_DRAIN_S):
         if isinstance(stream, trio.abc.HalfCloseableStream):
             await stream.send_eof()

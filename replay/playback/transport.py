@@ -51,7 +51,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
         """Send a request of httpx or httpx2; response and exceptions are of the same library."""
         if not trio.lowlevel.in_trio_run():
             raise RuntimeError(_OUTSIDE)
-        library = _library_of(request)
+        names = [kind.__module__.partition(".")[0] for kind in type(request).__mro__]
+        library = _library("httpx2" if "httpx2" in names else "httpx")
         timeout_s = request.extensions.get("timeout", {}).get("read")
         method, headers, body = request.method.encode(), request.headers.raw, await request.aread()
         if self._real:  # a real server refuses another host's name
@@ -78,7 +79,6 @@ class TapeTransport(httpx.AsyncBaseTransport):
         """Close nothing: a client that is not asynchronous has opened nothing."""
 
     async def aclose(self) -> None:
-        """Close idle connections."""
         if trio.lowlevel.in_trio_run():  # elsewhere nothing was ever opened
             await self._wire.aclose()
 
@@ -169,9 +169,3 @@ class _Bytes:
 
 
 _library: Final = lru_cache(maxsize=2)(_Library)
-
-
-def _library_of(request: object) -> _Library:
-    """Return the library that defines the class of a request, or one of its bases."""
-    names = [kind.__module__.partition(".")[0] for kind in type(request).__mro__]
-    return _library("httpx2" if "httpx2" in names else "httpx")

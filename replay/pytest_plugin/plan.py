@@ -66,7 +66,6 @@ class Plan:
 
     @property
     def record_command(self) -> str:
-        """The command that records this tape again."""
         upstream = self.upstream or "https://api.example.com/v1"
         return f"pytest {shlex.quote(self.nodeid)} --tape=rewrite --tape-upstream {shlex.quote(upstream)}"
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import count
+from itertools import chain, count
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -71,7 +71,6 @@ class _State:
         self.notes += getattr(report, "tape_notes", [])
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print what was recorded."""
         if self.notes:
             terminalreporter.section("tapes")
         for note in self.notes:
@@ -92,7 +91,6 @@ class _Hooks:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the hooks of this plugin."""
     pluginmanager.add_hookspecs(_Hooks)
 
 
@@ -126,7 +124,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop the server at the end of the run."""
     state = config.stash.get(_STATE, None)
     if state is not None and state.thread is not None:
         state.thread.close()
@@ -248,8 +245,7 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
 
 
 def _secrets_in(config: pytest.Config, text: str) -> "Iterator[str]":
-    for secrets in config.hook.pytest_wiretape_before_seal(text=text):
-        yield from secrets
+    return chain.from_iterable(config.hook.pytest_wiretape_before_seal(text=text))
 
 
 def _load(file: Path) -> "Recording":

@@ -168,7 +168,7 @@ class Tape:
             self.prefix, self._end = prefix, end
             self._playback = self._started()
             yield prefix
-            if problem := self._uncut():
+            if prefix is not None and (problem := self._untested()):
                 pytest.fail(problem, pytrace=False)
 
     # -- requests and responses ---------------------------------------------------------------------------------------
@@ -226,27 +226,24 @@ class Tape:
             return "a request is not on the tape"
         if more:
             return ""
-        if problem := self._uncut() or self._without_place():
+        if problem := self._untested():
             return problem
         if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
             return f"{len(playback.unused)} of {len(playback.deck.rows)} recorded streams were not asked for"
         self.notes += [f"{self.plan.nodeid}: {each}" for each in playback.loose]
         return ""
 
-    def _uncut(self) -> str:
-        """Return a problem if the stream that this run cuts was never requested."""
+    def _untested(self) -> str:
+        """Return a problem if the stream that this run cuts was not requested, or no response had place for a fault."""
         playback, prefix = self._playback, self.prefix
-        if playback is None or prefix is None or playback.misses:
+        if playback is None:
             return ""
-        if prefix.stream in playback.faults.requested:
+        if prefix is None:
+            faults = ", ".join(playback.faults.unapplied)
+            return f"no response had a place for {faults}" if faults else ""
+        if playback.misses or prefix.stream in playback.faults.requested:
             return ""
         return f"{prefix} cuts stream {prefix.stream + 1}, which was not asked for, so this run tested nothing"
-
-    def _without_place(self) -> str:
-        """Return a problem if no response had a place for a fault that the test asked for."""
-        if self._playback is None or self.prefix is not None or not (faults := self._playback.faults.unapplied):
-            return ""
-        return f"no response had a place for {', '.join(faults)}"
 
     def _end_recording(self) -> str:
         """Prepare the recorded streams to become the tape, or compare them with it; return a problem."""
@@ -298,7 +295,7 @@ class Tape:
             for miss in self._playback.misses:
                 lines += ["", *miss.lines(), ""]
             lines += [f"not asked for: {sent}" for sent in self._playback.unused]
-            lines += filter(None, [self._uncut(), self._without_place()])
+            lines += filter(None, [self._untested()])
         return "\n".join(lines)
 
     def close(self) -> None:

@@ -104,7 +104,6 @@ class Thread:
         return done.result(_ANSWER_S)
 
     def close(self) -> None:
-        """End the thread and everything that it serves."""
         if self._thread is not None:
             self._token.run_sync_soon(self._nursery.cancel_scope.cancel)
             self._thread.join(_ANSWER_S)
@@ -180,7 +179,6 @@ class Proxy:
         return self._recorded
 
     async def serve(self, upstream: str, task_status: "trio.TaskStatus[None]") -> None:
-        """Serve until stopped."""
         with closing(Log(None, level="error")) as log:
             async with running(live_config(upstream), log=log) as server:
                 self.url, self._assembly = server.url, server.assembly

@@ -129,7 +129,6 @@ class Imported:
 
     @property
     def body(self) -> bytes:
-        """The whole response body."""
         return b"".join(data for _, data in self.reads)
 
 

@@ -90,7 +90,7 @@ def _exchange(entry: dict[str, Any], losses: Counter[str]) -> Imported:
         reads=reads,
         clock=clock,
         cause=str(ending.get("cause") or "eof"),
-        framing=_framing(ours),
+        framing={name: value for name, value in as_object(ours.get("framing")).items() if _frames(name, value)},
         framed={name: ending[name] for name in ("framed", "broke") if isinstance(ending.get(name), bool | str)},
         ending=ending["ending"] if isinstance(ending.get("ending"), str) else None,
         flags=[flag for flag in as_list(ending.get("flags")) if isinstance(flag, str)],
@@ -128,8 +128,7 @@ def _reads(body: bytes, chunks: list[Any]) -> list[tuple[int, bytes]] | None:
 
 def _clock(timings: dict[str, Any], ours: dict[str, Any], losses: Counter[str]) -> tuple[Clock, int]:
     """Return the clock of an exchange, and when its body was complete."""
-    names = ("request_us", "attempt_us", "head_us", "end_us")
-    exact = [_number(ours.get(name)) for name in names]
+    exact = [_number(ours.get(name)) for name in ("request_us", "attempt_us", "head_us", "end_us")]
     if None not in exact and exact == sorted(exact, key=lambda t: t or 0):
         request, attempt, head, end = (t or 0 for t in exact)
         return Clock(request, attempt, head, end), end
@@ -143,11 +142,8 @@ def _clock(timings: dict[str, Any], ours: dict[str, Any], losses: Counter[str]) 
     return Clock(head=head_us, end=end_us), end_us
 
 
-def _framing(ours: dict[str, Any]) -> dict[str, Any]:
-    framing = as_object(ours.get("framing"))
-    valid = {"framing": framing.get("framing") in ("chunked", "length", "close")}
-    valid["length"] = type(framing.get("length")) is int
-    return {name: framing[name] for name in _FRAMING if valid[name]}
+def _frames(name: str, value: Any) -> bool:
+    return value in ("chunked", "length", "close") if name == "framing" else name == "length" and type(value) is int
 
 
 def _number(value: Any, otherwise: int | None = None) -> int | None:
@@ -173,14 +169,12 @@ def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_K
     entries: list[dict[str, Any]] = []
     for records in streams:
         entries.append(_entry(records))
-        if sum(record.kind == "attempt" for record in records) > 1:
-            losses["attempts"] += 1
-        if all(record.kind != "head" for record in attempts_of(records)[-1]):
-            losses["headless"] += 1
+        losses["attempts"] += len(attempts_of(records)) > 1
+        losses["headless"] += all(record.kind != "head" for record in attempts_of(records)[-1])
     log: dict[str, Any] = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}
     if sealing := _members(header, _SEALING):
         log["_wiretape"] = sealing
-    return dumps({"log": log}) + b"\n", losses
+    return dumps({"log": log}) + b"\n", +losses
 
 
 def _entry(records: Sequence[Record]) -> dict[str, Any]:

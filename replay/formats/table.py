@@ -15,18 +15,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.chat.chunk import CALLS, envelope, payloads
+from wiretape.events.core import model
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, is_object, parse
-from wiretape.events.core.model import (
-    Event,
-    Finish,
-    ReasoningDelta,
-    Terminator,
-    TextDelta,
-    ToolArgumentsDelta,
-    ToolCallStarted,
-    Usage,
-)
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
@@ -55,9 +46,9 @@ def _from_sse(data: bytes) -> Contents:
 
 def to_sse(records: Sequence[Record], *, client: bool = False) -> tuple[bytes, Counter[str]]:
     """Return the upstream's bytes, or with `client` those that the client received; and what only some files lose."""
-    several = sum(record.kind == "attempt" for record in records) > 1
-    data = emit(records) if client else b"".join(part for _, part in reads(attempts_of(records)[-1]))
-    return data, +Counter({"attempts": int(several), "merged": int(client)})
+    attempts = attempts_of(records)
+    data = emit(records) if client else b"".join(part for _, part in reads(attempts[-1]))
+    return data, +Counter({"attempts": int(len(attempts) > 1), "merged": int(client)})
 
 
 def _from_curl(data: bytes) -> Contents:
@@ -138,8 +129,8 @@ def _request(match: dict[str, Any]) -> bytes | None:
     words = match.get("userMessage")
     if not isinstance(words, str):
         return None
-    model = match.get("model")
-    request = {"model": model} if isinstance(model, str) else {}
+    name = match.get("model")
+    request = {"model": name} if isinstance(name, str) else {}
     return dumps({**request, "stream": True, "messages": [{"role": "user", "content": words}]})
 
 
@@ -160,34 +151,34 @@ def _failed(response: dict[str, Any], request: bytes | None) -> Imported:
 
 
 def _frames(response: dict[str, Any], match: dict[str, Any], number: int) -> list[bytes]:
-    model, created = response.get("model", match.get("model")), response.get("created")
+    name, created = response.get("model", match.get("model")), response.get("created")
     head = envelope(
         _text(response.get("id") or f"chatcmpl-aimock-{number}"),
-        model if isinstance(model, str) else "aimock",
+        name if isinstance(name, str) else "aimock",
         created if type(created) is int else 0,
     )
     return [encode(payload) for payload in payloads(_events(response), head)]
 
 
-def _events(response: dict[str, Any]) -> Iterator[Event]:
+def _events(response: dict[str, Any]) -> Iterator[model.Event]:
     """Yield what the response contains, in order."""
     if response.get("reasoning"):
-        yield ReasoningDelta(n=0, choice=0, text=_text(response["reasoning"]))
+        yield model.ReasoningDelta(n=0, choice=0, text=_text(response["reasoning"]))
     calls = 0
     for block in _blocks(response):
         if block.get("type") == "text":
-            yield TextDelta(n=0, choice=0, text=_text(block.get("text") or ""))
+            yield model.TextDelta(n=0, choice=0, text=_text(block.get("text") or ""))
             continue
         arguments = block.get("arguments")
         id_, name = _text(block.get("id") or f"call_{calls}"), _text(block.get("name") or "")
-        yield ToolCallStarted(n=0, choice=0, call=calls, id=id_, name=name)
-        yield ToolArgumentsDelta(n=0, choice=0, call=calls, text=_text({} if arguments is None else arguments))
+        yield model.ToolCallStarted(n=0, choice=0, call=calls, id=id_, name=name)
+        yield model.ToolArgumentsDelta(n=0, choice=0, call=calls, text=_text({} if arguments is None else arguments))
         calls += 1
     finish = response.get("finishReason") or (CALLS if calls else "stop")
-    yield Finish(n=0, choice=0, reason=_text(finish))
+    yield model.Finish(n=0, choice=0, reason=_text(finish))
     if is_object(response.get("usage")):
-        yield Usage(n=0, counts=response["usage"])
-    yield Terminator(n=0)
+        yield model.Usage(n=0, counts=response["usage"])
+    yield model.Terminator(n=0)
 
 
 def _text(value: Any) -> str:

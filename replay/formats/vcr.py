@@ -49,9 +49,8 @@ def from_vcr(data: bytes) -> Contents:
     rows = as_list(as_object(cassette).get("interactions"))
     if not rows:
         raise TapeError("no interactions")
-    losses: Counter[str] = Counter()
-    if others := sum(len(as_list(as_object(cassette).get(name))) for name in _OTHER_PROTOCOLS):
-        losses["other_protocols"] += others
+    others = sum(len(as_list(as_object(cassette).get(name))) for name in _OTHER_PROTOCOLS)
+    losses = +Counter({"other_protocols": others})
     return Contents(_exchanges(rows, losses), losses)
 
 
@@ -97,13 +96,11 @@ def _body(message: dict[str, Any], losses: Counter[str]) -> bytes:
                 raise TapeError("a binary body is not written in hex digits") from None
     if body is None and message.get("parsed_body") is not None:
         body = message["parsed_body"]
-    if isinstance(body, str | bytes):
-        return _bytes(body)
-    return b"" if body is None else _json(body, losses)
-
-
-def _bytes(body: str | bytes) -> bytes:
-    return body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    if body is None or isinstance(body, bytes):
+        return body or b""
+    return _json(body, losses)
 
 
 def _json(value: Any, losses: Counter[str]) -> bytes:

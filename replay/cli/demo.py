@@ -83,7 +83,6 @@ class Scene(NamedTuple):
 
     @property
     def script(self) -> Script:
-        """What the upstream does."""
         return event_stream(self.frames, gap_s=_GAP_S, end=None if self.ending == "completed" else Fault.CUT)
 
 

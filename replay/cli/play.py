@@ -72,7 +72,6 @@ def _replay(
 
 
 async def _until_signal(serving: "Serving", host: str, port: int) -> None:
-    """Serve until SIGINT or SIGTERM."""
     import signal
 
     import trio

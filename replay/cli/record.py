@@ -141,7 +141,8 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path | None, data: 
         _say(f"skipped and kept: {reason}")
     if data is None and not damaged:
         shutil.rmtree(folder)
-    reasons = _refusals(refused)
+    each = ", ".join(f"{count} with status {status}" for status, count in sorted(refused.items()))
+    reasons = f"requests that the proxy refused: {each}" if each else ""
     if not streams:
         why = f"{command[0]} sent no request to the proxy (see docs/recording.md, Clients)"
         _say(f"nothing was recorded: {reasons or why}")
@@ -166,12 +167,6 @@ def _run(config: "Config", command: Sequence[str]) -> tuple[int, Mapping[str, in
 
     with closing(Log(stderr_fd(), level="error", secrets=config.secrets)) as log:
         return trio.run(partial(run, config, command, log=log, environ=os.environ, on_ready=on_ready))
-
-
-def _refusals(refused: Mapping[str, int]) -> str:
-    """Describe the requests that the proxy refused, or return an empty text."""
-    each = ", ".join(f"{count} with status {status}" for status, count in sorted(refused.items()))
-    return f"requests that the proxy refused: {each}" if each else ""
 
 
 def _say(text: str) -> None:

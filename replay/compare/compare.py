@@ -384,7 +384,6 @@ class Compared(NamedTuple):
 
     @property
     def verdict(self) -> int:
-        """The verdict on this pair."""
         return verdict(self.differences)
 
     @property

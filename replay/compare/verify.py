@@ -166,7 +166,6 @@ class _Shape:
     paths: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
     def add(self, value: Any, path: str, n: int) -> None:
-        """Add every path of a value."""
         waiting: list[tuple[Any, str]] = [(value, path)]
         while waiting:
             value, path = waiting.pop()
@@ -202,20 +201,16 @@ def _shape_of(records: Stream) -> _Shape:
             body.append(record)
         # The upstream's clock decides where comments fall, and `[DONE]` has its own event.
         elif record.kind == "frame" and (value := value_of(record)) is not ABSENT:
-            kind = "" if chat else _kind_of(record, value)
-            if not chat:
+            kind = ""
+            if not chat:  # the type of a payload, or else the name of its event
+                said = as_object(value).get("type")
+                kind = said if isinstance(said, str) else record.frame().event.decode("utf-8", "replace")
                 shape.order.setdefault(kind or "data")
             shape.add(value, kind, record.n)
     value = parse(b"".join(record.raw or b"" for record in body))
     if value is not ABSENT:
         shape.add(value, "body", body[0].n)
     return shape
-
-
-def _kind_of(record: Record, value: Any) -> str:
-    """Return the type of a payload, or else the name of its event."""
-    kind = as_object(value).get("type")
-    return kind if isinstance(kind, str) else record.frame().event.decode("utf-8", "replace")
 
 
 def _compare(a: _Shape, b: _Shape) -> Iterator[Difference]:

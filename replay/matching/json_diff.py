@@ -56,7 +56,6 @@ def changes(a: Any, b: Any, path: str = "") -> Iterator[Change]:
 
 
 def joined_path(path: str, key: str) -> str:
-    """Return the path of a member."""
     simple = key.replace("_", "").replace("-", "").isalnum()
     step = key if simple else f"[{key!r}]"
     return f"{path}.{step}" if path and simple else path + step

@@ -88,7 +88,6 @@ class Canonical(NamedTuple):
 
 
 def canonical(method: str, path: str, body: bytes, reading: Reading = "settled") -> Canonical:
-    """Return the canonical form of a request."""
     value, reader = parse(body) if body else None, _Reader(reading)
     if _too_deep(value):  # it counts by its bytes
         value = ABSENT

@@ -23,17 +23,7 @@ from ..redaction.redact import blanked, blanked_path, redact
 from ..redaction.user_rules import Redaction
 from ..sealed.sealed import asked_keys
 from .json_diff import changes, shortened
-from .key import (
-    IDS,
-    Canonical,
-    canonical,
-    exact_key_of,
-    fits,
-    key_of,
-    prefix_of,
-    route_of,
-    without_boundary,
-)
+from .key import IDS, Canonical, canonical, exact_key_of, fits, key_of, prefix_of, route_of, without_boundary
 
 __all__ = [
     "LOOSELY",
@@ -139,7 +129,6 @@ class ComparedRequest:
 
     @staticmethod
     def recorded(records: Sequence[Record], prepare: _Prepare) -> "ComparedRequest":
-        """Return the recorded request of a stream."""
         request, sha256 = request_of(records), asked_keys(records).get("sha256")
         return ComparedRequest(request, prepare, sha256 if isinstance(sha256, str) and not request.body else "")
 
@@ -152,12 +141,10 @@ class ComparedRequest:
 
     @cached_property
     def body(self) -> bytes:
-        """The redacted body."""
         return self._prepare(self._original).body
 
     @cached_property
     def key(self) -> str:
-        """The key."""
         return exact_key_of(*self.place, self._sha256) if self.hashed else key_of(*self.place, self.body)
 
     @cached_property
@@ -323,11 +310,14 @@ class Deck:
         return [place for place in range(len(self.rows)) if place not in self._used]
 
     def take(self, request: Request) -> Taken | Miss:
-        """Return the stream that answers."""
         sent = ComparedRequest(request, self._prepare)
         if self._broken and (again := self._broken.pop(sent.key, None)) is not None:
             return again
-        place, loosely = self._by_key(sent) if self.how == "key" else (self._by_position(sent), False)
+        if self.how == "key":
+            place, loosely = self._by_key(sent)
+        else:  # the next stream of the same route
+            places = [*self._left, *(reversed(self._used) if self._repeat else ())]
+            place, loosely = next((at for at in places if self._recorded[at].route == sent.route), None), False
         if place is None:
             return self._miss(sent)
         drift = () if not loosely and self._has_key(place, sent) else self._drift(place, sent)
@@ -392,15 +382,9 @@ class Deck:
     def _has_key(self, place: int, sent: ComparedRequest) -> bool:
         return self._recorded[place].has_key_of(sent) and not self._unlike(place, sent).continues_another
 
-    def _by_position(self, sent: ComparedRequest) -> int | None:
-        """Return the next stream of the same route."""
-        places = [*self._left, *(reversed(self._used) if self._repeat else ())]
-        return next((place for place in places if self._recorded[place].route == sent.route), None)
-
     # -- explaining a difference --------------------------------------------------------------------------------------
 
     def _miss(self, sent: ComparedRequest) -> Miss:
-        """Explain why nothing answers."""
         asked = f"{sent.place[0]} {sent.route.partition(' ')[2]}"
         miss = Miss(asked=asked, key=sent.key, left=len(self._left), record=self._record)
         places = [*self._left, *reversed(self._used)]

@@ -63,7 +63,6 @@ class _Names:
         self._count: dict[str, int] = {}
 
     def of(self, name: str, kind: str = "") -> str:
-        """Return the new name."""
         if name not in self._known:
             match = _PREFIX.match(name)
             prefix = kind or (match[0] if match else "id-")

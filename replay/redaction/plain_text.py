@@ -291,7 +291,6 @@ class Joined(NamedTuple):
 
     @staticmethod
     def of(pieces: Sequence[Piece]) -> "Joined":
-        """Join pieces in order."""
         starts = accumulate((len(piece.said) for piece in pieces), initial=0)
         return Joined(pieces, "".join(piece.said for piece in pieces), [*starts][:-1])
 

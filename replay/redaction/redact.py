@@ -192,7 +192,6 @@ class _Known:
         return len(self._all)
 
     def add(self, vendor: str, secret: str) -> None:
-        """Look for this secret from now on."""
         is_word = len(secret) < _KNOWN_CHARS or secret.isalpha()
         if not is_word and vendor not in _IN_PLACE and secret not in self._all and len(self._all) < _KNOWN_MAX:
             some = {**self._all, secret: vendor}

@@ -78,7 +78,6 @@ def is_path(path: str) -> bool:
 
 
 def pattern_of(path: str) -> tuple[str, ...]:
-    """Return the steps of a path."""
     steps = path.removeprefix("$").replace("[", ".[").split(".")
     return tuple(step.strip("[]'\"") for step in steps if step)
 

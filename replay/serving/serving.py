@@ -53,7 +53,6 @@ class Sent:
 
     @staticmethod
     def of(request: Request) -> "Sent":
-        """Return a request from its bytes."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
         return Sent(request.method.decode("latin-1"), request.target.decode("latin-1"), headers, request.body)
 
@@ -186,7 +185,6 @@ class _Answer:
     recorded: bool
 
     def line(self) -> str:
-        """Describe the response for a person."""
         notes = ["faulty"] * self.faulty + [self.taken.note()]
         noted = f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
         script = self.script

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from wiretape.events.chat.chunk import CHOICES
-from wiretape.events.core.json_text import as_list, dumps, is_object
+from wiretape.events.core.json_text import Edit, as_list, dumps, is_object
 from wiretape.events.tape.record import Record
 
-from ..sealed.texts import Change, Scalar, Text, edited, texts
+from ..sealed.texts import Scalar, Text, edited, texts
 
 __all__ = ["normalise"]
 
@@ -88,7 +88,7 @@ def normalise(streams: Sequence[Sequence[Record]]) -> list[list[Record]]:
 # -- bytes ------------------------------------------------------------------------------------------------------------
 
 
-def _changes(text: Text, names: _Names) -> Iterator[Change]:
+def _changes(text: Text, names: _Names) -> Iterator[Edit]:
     json = text.json
     if not _WORTH_A_LOOK.search(json):
         return
@@ -97,7 +97,7 @@ def _changes(text: Text, names: _Names) -> Iterator[Change]:
         token = json[scalar.start : scalar.end]
         new = _renamed(scalar, token, names, known=None if text.kind in ("request", "upload") else known)
         if new is not None and new != token:
-            yield Change(text.place(scalar.start), text.place(scalar.end), new)
+            yield Edit(text.place(scalar.start), text.place(scalar.end), new)
 
 
 def _is_known(value: Any) -> bool:

@@ -16,12 +16,12 @@ from itertools import accumulate, groupby, pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.core.json_text import ABSENT, as_list
+from wiretape.events.core.json_text import ABSENT, Edit, as_list
 from wiretape.events.tape.record import Record
 from wiretape.proxy.upstream.connection import CODINGS, Inflater, LimitError, WireError
 
 from ..sealed.clock import carrying
-from ..sealed.texts import Change, Path, Scalar, Text, edited, scalars, unquoted
+from ..sealed.texts import Path, Scalar, Text, edited, scalars, unquoted
 
 __all__ = [
     "Joined",
@@ -205,7 +205,7 @@ def _is_text(pieces: Sequence[bytes]) -> bool:
 
 def _opened(records: Sequence[Record], some: Sequence[_Body], *, numbered: bool) -> list[Record]:
     new = list(records)
-    changes: list[tuple[Text, Sequence[Change]]] = []
+    changes: list[tuple[Text, Sequence[Edit]]] = []
     gone: set[int] = set()
     for at, of, decoded, undone, why in some:
         pieces = decoded
@@ -223,7 +223,7 @@ def _opened(records: Sequence[Record], some: Sequence[_Body], *, numbered: bool)
         if runs := [each for each in of if each != at]:
             whole = b"".join(records[each].raw or b"" for each in runs)
             ends = accumulate((len(records[each].raw or b"") for each in runs), initial=0)
-            new_pieces = [Change(*span, piece) for span, piece in zip(pairwise(ends), pieces, strict=True)]
+            new_pieces = [Edit(*span, piece) for span, piece in zip(pairwise(ends), pieces, strict=True)]
             changes.append((Text(records[runs[0]].kind, tuple(runs), whole), new_pieces))
             gone |= {each for each, piece in zip(runs, pieces, strict=True) if not piece}
     done = edited(new, changes)

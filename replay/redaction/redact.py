@@ -13,12 +13,12 @@ from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import as_list, dumps, is_list, is_object, parse
+from wiretape.events.core.json_text import Edit, as_list, dumps, is_list, is_object, parse
 from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.security.headers import TAPED_ANSWER, TAPED_ANSWER_PREFIXES, TAPED_REQUEST
 
-from ..sealed.texts import Change, Path, Text, edited, texts
+from ..sealed.texts import Path, Text, edited, texts
 from .plain_text import Joined, joined_texts, opened, pieces_of
 from .shapes import (
     BEFORE,
@@ -372,12 +372,12 @@ class _Search:
                     self._add(_Span(number, start, end, path, "bytes", None))
 
 
-def _changes(parts: Sequence[Text], spans: Iterable[_Span], place: _Place) -> list[tuple[Text, Sequence[Change]]]:
-    by_text: dict[int, list[Change]] = {}
+def _changes(parts: Sequence[Text], spans: Iterable[_Span], place: _Place) -> list[tuple[Text, Sequence[Edit]]]:
+    by_text: dict[int, list[Edit]] = {}
     for span in spans:
         new = place(span.vendor, span.secret) if span.secret is not None else ""
         is_number = span.vendor == "bytes" or (span.vendor == "digits" and span.secret is not None)
-        change = Change(span.start, span.end, b"0" if is_number else _written(new, span.form))
+        change = Edit(span.start, span.end, b"0" if is_number else _written(new, span.form))
         by_text.setdefault(span.text, []).append(change)
     return [(parts[number], changes) for number, changes in by_text.items()]
 

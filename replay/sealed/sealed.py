@@ -50,20 +50,20 @@ __all__ = [
 #: The format that this version writes. The records have the format that `open` states.
 FORMAT: Final = 1
 #: Grows when the same stream would get another fold line. Lines of version 1 do not have the member.
-SUMMARY_VERSION: Final = 2
+_SUMMARY_VERSION: Final = 2
 #: How a sealed tape begins.
 MARK: Final = b'{"wiretape":"sealed",'
 #: How the line of a blob begins; no other line does.
 BLOB: Final = b'{"blob":'
 #: Lists of a request, and the kind of the lines of their elements.
-LISTS: Final = {"messages": "message", "input": "item", "tools": "tool"}
+_LISTS: Final = {"messages": "message", "input": "item", "tools": "tool"}
 
 _CONFLICT: Final = b"<<<<<<< "
 _FOLD: Final = b'{"k":"fold"'
 #: The kind of the lines of a request body that is not JSON on one line.
 _TEXT: Final = "text"
 #: Kinds of lines that are not records.
-_OURS: Final = frozenset({"clock", "fold", ANSWER, UPLOADED, _TEXT, *LISTS.values()})
+_OURS: Final = frozenset({"clock", "fold", ANSWER, UPLOADED, _TEXT, *_LISTS.values()})
 _NUMBERED: Final = b'"n":0,"t":0,'
 _BODY_AT: Final = 16
 #: Bytes of a line of text that a review still shows.
@@ -183,7 +183,7 @@ def expected(records: Sequence[Record], *, like: Mapping[str, Any] = NO_KEYS, hi
 
     A text is shown as far as the fold line `like` shows it, if that one agrees with it, else as far as `hide` allows.
     """
-    version = {"version": SUMMARY_VERSION} if not like or "version" in like else {}
+    version = {"version": _SUMMARY_VERSION} if not like or "version" in like else {}
     if not records or records[0].keys.get("dialect") != "chat":
         return version | _exchange(records)
     summary = summarise(records)
@@ -330,7 +330,7 @@ def _split(record: Record, body: bytes) -> Iterator[Record]:
     kept: list[bytes] = []
     position = 0
     for member in present:
-        kind = LISTS.get(str(member.key))
+        kind = _LISTS.get(str(member.key))
         if kind is None or body[member.value : member.value + 1] != b"[" or names.count(member.key) > 1:
             continue
         texts = [body[element.value : element.end] for element in members(body, member.value)]
@@ -421,7 +421,7 @@ def _unsplit(record: Record, lines: Sequence[Record]) -> tuple[Record, int]:
         if member.key not in rows or body[member.value : member.end] != b"[]":
             continue
         count, separator = rows.pop(member.key)
-        texts = _bytes_of(lines, at, count, LISTS.get(member.key, ""))
+        texts = _bytes_of(lines, at, count, _LISTS.get(member.key, ""))
         kept += [body[position : member.value + 1], separator.join(texts)]
         position, at = member.end - 1, at + count
     if rows:

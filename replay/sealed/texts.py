@@ -14,14 +14,13 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
-from wiretape.events.core.json_text import ABSENT, apply, as_list, parse
-from wiretape.events.core.json_text import Edit as Change
+from wiretape.events.core.json_text import ABSENT, Edit, apply, as_list, parse
 from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.events.wire.sse import parse_block
 
 from .clock import TIMED, carrying
 
-__all__ = ["Change", "Path", "Scalar", "Text", "edited", "scalars", "summed", "texts", "unquoted"]
+__all__ = ["Path", "Scalar", "Text", "edited", "scalars", "summed", "texts", "unquoted"]
 
 Path = tuple[str | int, ...]
 
@@ -205,7 +204,7 @@ def _text(records: Sequence[Record], of: tuple[int, ...]) -> Text:
 class _Offsets:
     """Maps places in the bytes before to places in those after."""
 
-    def __init__(self, changes: Sequence[Change]) -> None:
+    def __init__(self, changes: Sequence[Edit]) -> None:
         self.changes = changes
         self._starts = [change.start for change in changes]
         self._grown = [0, *accumulate(len(change.new) - (change.end - change.start) for change in changes)]
@@ -220,7 +219,7 @@ class _Offsets:
         return start + self._grown[number] + min(place - start, len(new))
 
 
-def edited(records: Sequence[Record], changes: Sequence[tuple[Text, Sequence[Change]]]) -> list[Record]:
+def edited(records: Sequence[Record], changes: Sequence[tuple[Text, Sequence[Edit]]]) -> list[Record]:
     """Return the records with these changes, which are in order and do not overlap within a text."""
     changes = [(text, some) for text, some in changes if some]
     if not changes:

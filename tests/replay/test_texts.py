@@ -9,11 +9,11 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.events.core.json_text import is_list, is_object
+from wiretape.events.core.json_text import Edit, is_list, is_object
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.record import encode as line_of
 from wiretape.events.tape.tape import Reader, Recorder, reads
-from wiretape.replay.sealed.texts import Change, Path, Text, edited, scalars, texts
+from wiretape.replay.sealed.texts import Path, Text, edited, scalars, texts
 
 BODY: Final = b'data: {"a":"OLD"}\n\nevent: x\ndata: {"b":["OLD","OLD"]}\n\n: OLD\n\ndata: OLD'
 
@@ -31,10 +31,10 @@ def recording(cuts: Sequence[int], *, streamed: bool) -> list[Record]:
 
 
 def replaced(records: Sequence[Record], new: bytes) -> list[Record]:
-    changes: list[tuple[Text, list[Change]]] = []
+    changes: list[tuple[Text, list[Edit]]] = []
     for text in texts(records):
         places = [at for at in range(len(text.raw)) if text.raw.startswith(b"OLD", at)]
-        changes.append((text, [Change(at, at + 3, new) for at in places]))
+        changes.append((text, [Edit(at, at + 3, new) for at in places]))
     return edited(records, changes)
 
 

@@ -167,9 +167,9 @@ class ChatWriter:
         return Split(out, later, delivers)
 
     def withhold_finish(self, out: Out, choices: set[int]) -> None:
-        for place, choice in enumerate(out.value["choices"] if choices else ()):
-            if choice["index"] in choices and choice.get("finish_reason"):
-                out.edit([Edit("malformed_claim", ("choices", place), "finish_reason", None)])
+        given = enumerate(out.value["choices"] if choices else ())
+        places = [place for place, one in given if one["index"] in choices and one.get("finish_reason")]
+        out.edit([Edit("malformed_claim", ("choices", place), "finish_reason", None) for place in places])
 
     def encode(self, out: Out) -> bytes:
         return out.encode(self._styles, self._context.ledger)

@@ -125,12 +125,12 @@ def _recorded_request(records: Stream, number: int) -> Request:
     headers = [(name, value) for name, value in request.headers if name in _SENT_HEADERS]
     if request.body and not headers:
         headers = [(b"content-type", b"application/json")]
-    path = request.target.decode("latin-1") or f"/v1{_CHAT}"
+    path = request.target.decode("latin-1")
     if (prefix := _PREFIX.match(path)) is not None:
         path = path[prefix.end() :]
     elif path.partition("?")[0].endswith(_CHAT):  # an imported tape without our prefix
         path = path[path.index(_CHAT) :]
-    return Request(request.method or b"POST", f"/v1{path}".encode(), headers, request.body)
+    return Request(request.method, f"/v1{path}".encode(), headers, request.body)
 
 
 async def send_recorded(server: Running, request: Request) -> list[Record]:

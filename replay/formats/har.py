@@ -28,6 +28,7 @@ _US: Final = 1_000
 #: Tapes keep only the path of a request to Wiretape; HAR wants a whole URL.
 _ORIGIN: Final = "http://wiretape"
 _NUMBER_MAX: Final = 2**53
+_YEAR_10_000_US: Final = 253_402_300_799 * 1_000_000
 _PHASES: Final = ("blocked", "dns", "connect", "send", "wait")
 #: Keys of an `end` record that describe how the stream ended.
 _ENDING: Final = ("cause", "ending", "flags", "framed", "broke")
@@ -182,7 +183,11 @@ def _entry(records: Sequence[Record]) -> dict[str, Any]:
     request, attempt = _first(records, "request"), _first(last, "attempt")
     head, end = _first(last, "head"), _first(last, "end")
     received = list(reads(last))
-    created_us = _created_us(_first(records, "open").keys)
+    opened = _first(records, "open").keys
+    seconds = _number(opened.get("created"))
+    created_us = _number(opened.get("created_us"), None if seconds is None else seconds * 1_000_000)
+    if created_us is not None and created_us >= _YEAR_10_000_US:
+        created_us = None
     ours: dict[str, Any] = {
         "request_us": request.t,
         "attempt_us": attempt.t,
@@ -215,12 +220,6 @@ def _first(records: Sequence[Record], kind: str) -> Record:
     return next((record for record in records if record.kind == kind), Record(0, last_t, kind, NO_KEYS))
 
 
-def _created_us(keys: Mapping[str, Any]) -> int | None:
-    seconds = _number(keys.get("created"))
-    created_us = _number(keys.get("created_us"), None if seconds is None else seconds * 1_000_000)
-    return created_us if created_us is not None and created_us < 253_402_300_799 * 1_000_000 else None
-
-
 def _request(record: Record) -> dict[str, Any]:
     request: dict[str, Any] = {
         "method": str(record.keys.get("method") or "POST"),
@@ -246,7 +245,8 @@ def _response(head: Record, body: bytes) -> dict[str, Any]:
 
 
 def _message(record: Record, size: int) -> dict[str, Any]:
-    return {"httpVersion": "HTTP/1.1", "cookies": [], "headers": _rows(record), "headersSize": -1, "bodySize": size}
+    headers = [{"name": name, "value": value} for name, value in headers_on(record.keys)]
+    return {"httpVersion": "HTTP/1.1", "cookies": [], "headers": headers, "headersSize": -1, "bodySize": size}
 
 
 def _written(data: bytes, encoding: str) -> dict[str, str]:
@@ -256,9 +256,5 @@ def _written(data: bytes, encoding: str) -> dict[str, str]:
         return {"text": base64.b64encode(data).decode("ascii"), encoding: "base64"}
 
 
-def _rows(record: Record) -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in headers_on(record.keys)]
-
-
 def _header(record: Record, name: str) -> str:
-    return next((row["value"] for row in _rows(record) if row["name"] == name), "")
+    return next((value for each, value in headers_on(record.keys) if each == name), "")

@@ -162,14 +162,11 @@ def cut_at(script: Script, kept: int, tail: bytes = b"", fault: Fault | None = N
 
 def _with_length(script: Script) -> Script:
     """Promise the length of the body, or more if a fault ends it."""
-    headers: list[_Header] = []
-    for name, value in script.headers:
+    headers, size = [*script.headers], len(script.body)
+    for at, (name, value) in enumerate(script.headers):
         if name.lower() == b"content-length":
-            size = len(script.body)
             promised = size if script.fault is None else max(int(value) if value.isdigit() else 0, size + 1)
-            headers.append((name, b"%d" % promised))
-        else:
-            headers.append((name, value))
+            headers[at] = name, b"%d" % promised
     return replace(script, headers=headers)
 
 

@@ -81,10 +81,8 @@ class Tape:
     def _started(self) -> Serving:
         """Return a playback of the tape from its first stream. Streams are named by file if there are several."""
         plan = self.plan
-        named = [
-            (file.name if len(plan.files) > 1 else "", recording)
-            for file, recording in zip(plan.files, self._recordings, strict=False)
-        ]
+        names = [file.name if len(plan.files) > 1 else "" for file in plan.files]
+        named = zip(names, self._recordings, strict=False)
         deck = deck_of(named, plan.how, repeat=plan.repeat, record=plan.record_command)
         return Serving(deck, self._all_faults(), speed=plan.speed)
 

@@ -109,24 +109,17 @@ def is_prompt(text: str) -> bool:
 
 def words(text: Text) -> Iterator[Words]:
     """Yield the words of a request that are not redacted yet."""
-    found = _of_json(text) if text.json else [Words(0, len(text.raw), (), _text(text.raw), "plain")]
+    found = [] if text.json else [Words(0, len(text.raw), (), text.raw.decode("utf-8", "surrogateescape"), "plain")]
+    for scalar in (scalar for scalar in text.scalars if scalar.sort == "string"):
+        token, path = text.json[scalar.start : scalar.end], scalar.path
+        value = parse(token)
+        said = value if isinstance(value, str) else token.decode("utf-8", "surrogateescape")
+        if _is_words(path, said):
+            form: Literal["json", "arguments"] = "arguments" if path[-1:] == ("arguments",) else "json"
+            found.append(Words(text.place(scalar.start), text.place(scalar.end), path, said, form))
     for each in found:
         if each.said and not is_prompt(each.said) and not PLACEHOLDER.fullmatch(each.said):
             yield each
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def _of_json(text: Text) -> Iterator[Words]:
-    for scalar in text.scalars:
-        token = text.json[scalar.start : scalar.end]
-        value = parse(token) if scalar.sort == "string" else None
-        said = value if isinstance(value, str) else _text(token)
-        if scalar.sort == "string" and _is_words(path := scalar.path, said):
-            form: Literal["json", "arguments"] = "arguments" if path[-1:] == ("arguments",) else "json"
-            yield Words(text.place(scalar.start), text.place(scalar.end), path, said, form)
 
 
 def _is_words(path: Path, said: str) -> bool:

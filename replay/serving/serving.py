@@ -17,16 +17,7 @@ from wiretape.events.tape.tape import reads
 
 from ..faults.faults import Faults
 from ..matching.match import LOOSELY, NO_RETRY, Deck, How, Miss, Row, Taken, prepare_of, request_of
-from ..playback.script import (
-    INSTANT,
-    Request,
-    Script,
-    Speed,
-    as_played,
-    attempts_of,
-    json_answer,
-    script_of,
-)
+from ..playback.script import INSTANT, Request, Script, Speed, as_played, attempts_of, json_answer, script_of
 from ..playback.server import Served, place_of_fault
 from ..redaction.plain_text import plain_body
 from ..redaction.redact import shown_path
@@ -153,13 +144,7 @@ def load_deck(paths: Sequence[Path], how: How, *, repeat: bool = False) -> Deck:
     return deck_of(named, how, repeat=repeat, record=record)
 
 
-def deck_of(
-    named: Iterable[tuple[str, Recording]],
-    how: How,
-    *,
-    repeat: bool = False,
-    record: str = "",
-) -> Deck:
+def deck_of(named: Iterable[tuple[str, Recording]], how: How, *, repeat: bool = False, record: str = "") -> Deck:
     """Return the streams of recordings, each a conversation with its name, which may be empty.
 
     `record` is the command that records a missing stream.

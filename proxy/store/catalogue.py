@@ -295,23 +295,13 @@ class Book(Rows):
 
     def enter(self, rows: Iterable[CatalogueRow]) -> None:
         """Add or replace rows in one transaction."""
-        streams: list[StreamRow] = []
-        calls: list[CallRow] = []
-        answers: list[AnswerRow] = []
-        keys: list[tuple[str]] = []
-        for row in rows:
-            keys.append((row.stream.stream,))
-            streams.append(row.stream)
-            calls += row.calls
-            answers += row.answers
+        found = list(rows)
         with self.base:
             self.base.execute("BEGIN")
-            self._delete(keys)
-            self._insert(StreamRow, streams)
-            if calls:
-                self._insert(CallRow, calls)
-            if answers:
-                self._insert(AnswerRow, answers)
+            self._delete([(row.stream.stream,) for row in found])
+            self._insert(StreamRow, [row.stream for row in found])
+            self._insert(CallRow, [call for row in found for call in row.calls])
+            self._insert(AnswerRow, [answer for row in found for answer in row.answers])
 
     def _insert(self, kind: type[_Row], rows: Sequence[_Row]) -> None:
         members = attrgetter(*_COLUMNS[kind].split(", "))

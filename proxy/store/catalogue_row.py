@@ -225,20 +225,13 @@ def _natural(value: Any) -> int:
 
 
 def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:
-    for name in names:
-        count: Any = (counts or {}).get(name)
-        if type(count) is int and 0 <= count <= _INTEGER_MAX:
-            return count
-    return None
+    found = (_natural((counts or {}).get(name)) for name in names)
+    return next((count for count in found if count >= 0), None)
 
 
 def _texts(*values: Any) -> list[str]:
     """Return the texts without lone surrogates, which SQLite does not take; for anything else the empty one."""
-    texts: list[str] = []
-    for value in values:
-        text = value if isinstance(value, str) else ""
-        texts.append(text.encode("utf-8", "replace").decode())
-    return texts
+    return [value.encode("utf-8", "replace").decode() if isinstance(value, str) else "" for value in values]
 
 
 def digests(each: Iterable[str]) -> list[str]:
@@ -386,11 +379,8 @@ def find_calls(
         brought = {answer.stream: answer for answer in (*running.get(key_of(new), ()), *known, new)}.values()
         made = links(calls, brought)
         call = made.get(new.stream)
-        if call is None:
-            found.append(None)
-        else:
-            first = min((answer for answer in brought if made.get(answer.stream) is call), key=_arrival)
-            found.append(Link(call.stream, _duration_ms(call, first)))
+        firsts = sorted((answer for answer in brought if made.get(answer.stream) is call), key=_arrival)
+        found.append(None if call is None else Link(call.stream, _duration_ms(call, firsts[0])))
     return found
 
 

@@ -71,13 +71,9 @@ def tapes_in(folder: str | Path, prefix: str = "") -> Iterator[tuple[str, os.Dir
         return
     with found as entries:
         for entry in entries:
-            stream = entry.name.removesuffix(_SUFFIX)
-            if (
-                entry.name != stream
-                and stream.startswith(prefix)
-                and is_stream_id(stream)
-                and entry.is_file(follow_symlinks=False)
-            ):
+            stream, suffix = os.path.splitext(entry.name)  # noqa: PTH122 - a string, as it is for each tape
+            named = suffix == _SUFFIX and stream.startswith(prefix) and is_stream_id(stream)
+            if named and entry.is_file(follow_symlinks=False):
                 yield stream, entry
 
 
@@ -177,7 +173,7 @@ class Folder:
 
     def live_path(self, stream: str) -> str:
         """Return the path of a tape that has not ended, or raise LocalError: an id from outside was not checked."""
-        if not _STREAM_ID.fullmatch(stream):
+        if not is_stream_id(stream):
             raise LocalError(f"not a stream id: {stream[:80]!r}")
         return f"{self.live}/{stream}{_SUFFIX}"
 
@@ -193,11 +189,9 @@ class Folder:
 
     def ended_path(self, stream: str) -> str | None:
         """Return where the tape of an ended stream is."""
-        if not _STREAM_ID.fullmatch(stream):
+        if not is_stream_id(stream):
             return None
-        paths = (
-            self.day_path(day, stream) for day in days_in(self.root)
-        )  # for each new stream: pathlib costs three times
+        paths = (self.day_path(day, stream) for day in days_in(self.root))  # each time: pathlib costs three times
         return next(filter(os.path.exists, paths), None)
 
     def holds(self, stream: str, created: int) -> bool:

@@ -1,11 +1,5 @@
 """The interface of every store: a batch whose append returned is on the tape, in order, and can be read and followed.
 
-    StoreError                 the disk or the configuration failed, never an upstream
-    ├── StreamMissingError     no stream has this id (any more)
-    ├── StoreFullError         nothing of this batch is on the tape, which is intact and can go on
-    ├── TapeBrokenError        the tape takes no more writes: the fate of its last bytes is unknown
-    └── FolderRefusedError     the data folder cannot be used; the message is one line
-
 A store only reports. Whether a stream whose tape failed is stopped or served on (`on_log_failure`) is up to its caller.
 """
 
@@ -44,7 +38,7 @@ WRITE_S: Final = (2e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 1e-3, 5e-3, 1e-2
 
 
 class StoreError(WiretapeError):
-    """Root of what a store reports."""
+    """Root of what a store reports: the disk or the configuration failed, never an upstream."""
 
 
 class StreamMissingError(StoreError):
@@ -60,7 +54,7 @@ class TapeBrokenError(StoreError):
 
 
 class FolderRefusedError(StoreError):
-    """The data folder cannot be used at all."""
+    """The data folder cannot be used at all; the message is one line."""
 
 
 class Health(NamedTuple):

@@ -149,8 +149,7 @@ class OpenTape:
     def hide(self) -> None:
         """End all followers."""
         self.hidden = True
-        if self.followed is not None:
-            self.wake()
+        self.wake()
 
 
 class TapeFile(OpenTape):

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -168,7 +168,9 @@ def one_line_errors() -> Generator[None]:
     try:
         yield
     except BaseException as raised:
-        error = _unwrapped(raised)
+        error = raised
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            (error,) = error.exceptions
         if isinstance(error, KeyboardInterrupt | OSError):
             raise error from None
         if not isinstance(error, WiretapeError) or isinstance(error, LocalError):
@@ -176,26 +178,13 @@ def one_line_errors() -> Generator[None]:
         raise FailedError(str(error), CANNOT_START) from error
 
 
-def _unwrapped(error: BaseException) -> BaseException:
-    match error:
-        case BaseExceptionGroup(exceptions=[inner]):
-            return _unwrapped(inner)
-        case _:
-            return error
-
-
-def line_of(value: Mapping[str, Any]) -> str:
-    """Return a value as one line of JSON for stdout."""
-    return _json(value, None)
-
-
 def print_json(value: Any) -> None:
     """Print indented JSON."""
-    echo(_json(value, 2))
+    echo(line_of(value, 2))
 
 
-def _json(value: Any, indent: int | None) -> str:
-    """Return JSON, escaped if stdout lacks a character or a text contains half of a surrogate pair."""
+def line_of(value: Any, indent: int | None = None) -> str:
+    """Return JSON for stdout, escaped if that lacks a character or a text contains half of a surrogate pair."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode(sys.stdout.encoding)

@@ -306,8 +306,7 @@ def _follow(
 
     with closing(TapeFollower(find(root, stream))) as tape:
         view = TextView()
-        records = (record for batch in tape.follow() for record in batch)
-        for t, event in events_of(records):
+        for t, event in events_of(tape.records()):
             echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
     for at, reason in tape.damage:
         echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)

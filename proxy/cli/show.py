@@ -78,6 +78,10 @@ _PIPE_WIDTH: Final = 160
 #: The ending shown for a tape in a day's folder that has no `end`: it was cut or damaged.
 NO_END: Final = "no end"
 _DAMAGED: Final = "damaged"
+_NOT_RECOVERED: Final = (
+    "not recovered yet: its server is gone and left the tape without an end, which the next start writes"
+)
+_CUT: Final = "the tape has no end, and nothing will be written to it any more"
 
 #: Too short to notice, and no load: one read of a file each time.
 _POLL_S: Final = 0.05
@@ -411,14 +415,11 @@ def read_tape(path: Path) -> tuple[list[Record], list[Damage], bool]:
 
     A missing end is damage. The tape of a server that was killed has the end that the next start will write.
     """
-    with closing(TapeFollower(path)) as follower:
-        records = [record for batch in iter(follower.more, []) for record in batch]
-    damage = follower.damage
-    if not follower.ended and not follower.grows:
-        recovery = _recovery(path) if path.parent.name == LIVE else []
-        records += recovery
-        damage += [] if recovery else [Damage(path.stat().st_size, follower.missing_end)]
-    return records, damage, follower.grows
+    with closing(TapeFollower(path)) as tape:
+        records = list(tape.records(waits=False))
+    if not tape.ended and path.parent.name != LIVE:
+        tape.damage.append(Damage(path.stat().st_size, tape.missing_end))
+    return records, tape.damage, tape.grows
 
 
 class TapeFollower(TapeReader):
@@ -432,38 +433,28 @@ class TapeFollower(TapeReader):
         super().__init__(partial(os.dup, self._fd))
         self._path = path
         self._live = path.parent.name == LIVE
+        #: Why it will not get an end by itself, if it has none.
+        self.missing_end = _NOT_RECOVERED if self._live else _CUT
         #: Whether a server may still write to it.
-        self.grows = self._live and holder(path.parent.parent) is not None
-
-    @property
-    def missing_end(self) -> str:
-        """Why a tape without an end will not get one by itself."""
-        if self._live:
-            return "not recovered yet: its server is gone and left the tape without an end, which the next start writes"
-        return "the tape has no end, and nothing will be written to it any more"
+        self.grows = False
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
 
-    def more(self) -> list[Record]:
-        """Return records that have come since, if any."""
-        try:
-            return self.read()
-        except TapeError as error:
-            raise FailedError(f"{self._path}: {error}", FOUND_WRONG) from error
-
-    def follow(self) -> Iterator[list[Record]]:
+    def records(self, *, waits: bool = True) -> Iterator[Record]:
         """Yield records until the end of the tape, or until no server is left that could write more.
 
         After those of a server that was killed comes the end that the next start will write.
         """
         while True:
-            written = self._live and holder(self._path.parent.parent) is not None
-            while records := self.more():
-                yield records
-            if self.ended or not written:
+            self.grows = self._live and holder(self._path.parent.parent) is not None
+            try:
+                yield from self
+            except TapeError as error:
+                raise FailedError(f"{self._path}: {error}", FOUND_WRONG) from error
+            if self.ended or not (self.grows and waits):
                 break
             time.sleep(_POLL_S)
-        if self._live and not self.ended:
-            yield _recovery(self._path)
+        if self._live and not (self.ended or self.grows):
+            yield from _recovery(self._path)

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import floor
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 import trio
 
@@ -45,6 +45,12 @@ _PAGE: Final = 100
 #: The last row of a page, as `next` names it.
 _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_-]{1,128})", re.ASCII)
 _FLAGS: Final[Mapping[str, bool]] = {"1": True, "true": True, "0": False, "false": False}
+#: The columns of a row that its caller may see.
+_SHOWN: Final = (
+    *("created", "route", "dialect", "model", "ending", "flags", "input_tokens", "output_tokens"),
+    *("first_frame_us", "first_content_us", "duration_us"),
+)
+_TIMES: Final = ("first_frame_us", "first_content_us", "last_content_us", "longest_silence_us", "longest_pause_us")
 _KEEPALIVE: Final = b": keepalive\n\n"
 _ID: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})", re.ASCII)
 _END: Final = b"\n\n"
@@ -112,13 +118,12 @@ class StreamsApi:
     ) -> AsyncGenerator[bytes]:
         """Return the body of one stream's events, from the beginning or after an id."""
         began = trio.current_time()
-        profiles: dict[str | None, Profile | None] = {None: None, "strict": "strict", "transparent": "transparent"}
-        if query.get("profile") not in profiles:
-            raise _bad_parameter("profile", "strict or transparent")
+        profile = cast("Profile | None", query.get("profile"))
+        if profile not in (None, *get_args(Profile)):
+            raise _bad_parameter("profile", " or ".join(get_args(Profile)))
         await self._open(caller, stream, began)
         after = place_of(query.get("last_event_id", "") if last_event_id is None else last_event_id)
         try:
-            profile = profiles[query.get("profile")]
             following = Following(self._store, stream, profile=profile, after=after, held=held)
         except StoreError:
             raise await _hidden(began) from None
@@ -160,7 +165,7 @@ async def _tape(batches: Batches) -> AsyncGenerator[bytes]:
     try:
         async for batch in batches:
             yield b"".join([encode(record) for record in batch])
-        damage += [{"at": at, "reason": reason} for at, reason in batches.damage]
+        damage += [fault._asdict() for fault in batches.damage]
     except (WiretapeError, OSError):
         damage.append({"at": None, "reason": "the rest of the tape is no longer available"})
     if damage:
@@ -213,21 +218,8 @@ def _bad_parameter(name: str, allowed: str) -> AnswerError:
 
 
 def _row(row: StreamRow, *, live: bool) -> dict[str, Any]:
-    return {
-        "id": row.stream,
-        "created": row.created,
-        "route": row.route,
-        "dialect": row.dialect,
-        "model": row.model or None,
-        "live": live,
-        "ending": row.ending or None,
-        "flags": list(row.flags),
-        "input_tokens": row.input_tokens,
-        "output_tokens": row.output_tokens,
-        "first_frame_us": row.first_frame_us,
-        "first_content_us": row.first_content_us,
-        "duration_us": row.duration_us,
-    }
+    shown = {name: getattr(row, name) for name in _SHOWN}
+    return {"id": row.stream, "live": live, **shown, "model": row.model or None, "ending": row.ending or None}
 
 
 # -- the events of one stream -----------------------------------------------------------------------------------------
@@ -306,8 +298,7 @@ class Following:
                 self._next_n = self._records[-1].n + 1
                 return b""
             self._ended = True
-            damage = [{"at": at, "reason": reason} for at, reason in batches.damage]
-            return _notice("damage", damage) if damage else b""
+            return _notice("damage", [fault._asdict() for fault in batches.damage]) if batches.damage else b""
         assert silence.cancelled_caught, "everything else returns"
         self._batches = None  # its read may have taken a batch when the deadline cancelled it
         return _KEEPALIVE
@@ -379,33 +370,22 @@ def summary_json(
     """
     summary, end = summarised.summary, summarised.summary.end
     live, error = live and end is None, summary.wire.error
-    faults: list[dict[str, Any]] = [{"at": at, "reason": reason} for at, reason in damage]
+    faults: list[dict[str, Any]] = [fault._asdict() for fault in damage]
     if end is None and not (live or faults):
         faults = [{"at": None, "reason": "the tape has no end"}]
     warnings = _of_damaged(summary) if faults else summary.warnings
     return {
         "id": stream,
-        "created": summary.opening.get("created"),
-        "route": summary.opening.get("route"),
-        "dialect": summary.opening.get("dialect"),
-        "profile": summary.opening.get("profile"),
+        **{name: summary.opening.get(name) for name in ("created", "route", "dialect", "profile")},
         "model": summary.facts.get("model") or summary.wire.model or None,
         "live": live,
         "status": summary.status,
         "ending": summary.ending,
         "flags": summary.flags,
-        "cause": None if end is None else end.keys.get("cause"),
-        "answer": None if end is None else end.keys.get("answer"),
+        **{name: end and end.keys.get(name) for name in ("cause", "answer")},
         "error": None if error is None else {"message": error.message, "code": error.code},
         "attempts": summary.attempts,
-        "timing": {
-            "first_frame_us": summary.first_frame_us,
-            "first_content_us": summary.first_content_us,
-            "last_content_us": summary.last_content_us,
-            "longest_silence_us": summary.longest_silence_us,
-            "longest_pause_us": summary.longest_pause_us,
-            "duration_us": summary.t,
-        },
+        "timing": {**{name: getattr(summary, name) for name in _TIMES}, "duration_us": summary.t},
         "usage": summary.wire.usage,
         "message": {"id": summary.wire.id, "answers": list(_answers(summary, whole))} if summary.chat else None,
         "tools": list(_tools(summary, whole, fates, damaged=bool(faults))) if summary.chat else [],

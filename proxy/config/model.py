@@ -202,9 +202,9 @@ class Setting:
         return "--" + (self.alias or self.name).replace("_", "-")
 
 
-def option(default: Any, kind: Kind, reason: str, *, name: str = "", shared: bool = True) -> Any:
+def option(default: Any, kind: Kind, reason: str, *, name: str = "", alias: str = "", shared: bool = True) -> Any:
     """Return a dataclass field that is a setting, named like the field unless `name` is given."""
-    return field(default=default, metadata={"setting": Setting(name, kind, reason, shared=shared)})
+    return field(default=default, metadata={"setting": Setting(name, kind, reason, alias=alias, shared=shared)})
 
 
 def text(allowed: str, pattern: str) -> Kind:
@@ -238,15 +238,15 @@ ON_OFF: Final = Kind("true or false", (bool,), "(?i:true|on|1|false|off|0)", lam
 
 def count(least: int, most: int, without: str | None = None) -> Kind:
     """Return the kind of whole numbers; the word `without` means None."""
-    allowed = f"a whole number from {least} to {most}"
-    return _number(allowed, (int,), "[0-9]{1,18}", int, least, most, without)
+    kind = Kind(f"a whole number from {least} to {most}", (int,), "[0-9]{1,18}", int)
+    return _bounded(kind, least, most, without)
 
 
 def size(least: int, without: str | None = None) -> Kind:
     """Return the kind of byte counts, with or without a unit."""
     allowed = f'bytes, at least {least}, as a number or like "5 GiB"'
     pattern = f"[0-9]{{1,19}}( ?({'|'.join(_UNITS)}))?"
-    return _number(allowed, (int, str), pattern, _bytes, least, 2**63 - 1, without)
+    return _bounded(Kind(allowed, (int, str), pattern, _bytes), least, 2**63 - 1, without)
 
 
 def _bytes(given: str) -> int:
@@ -257,29 +257,21 @@ def _bytes(given: str) -> int:
 def seconds(*, zero: bool = False) -> Kind:
     """Return the kind of finite spans of time."""
     allowed = f"seconds, {'from' if zero else 'more than'} 0 and at most {_SECONDS_MAX}"
-    return _number(allowed, (int, float), "[0-9.e+-]+", float, 0 if zero else 1e-9, _SECONDS_MAX, None)
+    return _bounded(Kind(allowed, (int, float), "[0-9.e+-]+", float), 0 if zero else 1e-9, _SECONDS_MAX)
 
 
-def _number(
-    allowed: str,
-    toml: tuple[type, ...],
-    pattern: str,
-    parse: Callable[[str], float],
-    least: float,
-    most: float,
-    without: str | None,
-) -> Kind:
+def _bounded(kind: Kind, least: float, most: float, without: str | None = None) -> Kind:
     def convert(given: str) -> float | None:
         if given == without:
             return None
-        value = parse(given)
+        value: float = kind.convert(given)
         if not least <= value <= most:
             raise ValueError
         return value
 
     if without is None:
-        return Kind(allowed, toml, pattern, convert)
-    return Kind(f'{allowed}, or "{without}"', (*toml, str), f"{without}|{pattern}", convert)
+        return replace(kind, convert=convert)
+    return Kind(f'{kind.allowed}, or "{without}"', (*kind.toml, str), f"{without}|{kind.pattern}", convert)
 
 
 _Durability = Literal["process", "disk", "none"]
@@ -309,9 +301,18 @@ class Target:
     #: The base URL: its path replaces our prefix, its query goes before the caller's.
     url: str
     key: Secret | None = None
-    key_header: _KeyHeader = "authorization"
-    caller_key: bool = True
-    allow_plain_http: bool = False
+    key_header: _KeyHeader = option(
+        "authorization",
+        choice(_KeyHeader),
+        "The header of that key; on Azure's hosts `api-key` by default.",
+        alias="upstream_key_header",
+    )
+    allow_plain_http: bool = option(
+        False, ON_OFF, "Accept http:// to another machine, where anyone on the way can read keys and responses."
+    )
+    caller_key: bool = option(
+        True, ON_OFF, "Pass the caller's key if this upstream has none of its own. Off for fallbacks on another host."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,12 +323,8 @@ class Route:
     #: The first one, then its fallbacks in order.
     targets: tuple[Target, ...]
     settings: Settings = field(default_factory=Settings)
-    include_usage: bool = option(
-        False, ON_OFF, "Request usage from the upstream even if the client did not; only the tape shows it."
-    )
-    attempts: int = option(
-        limits.ATTEMPTS, count(1, limits.ATTEMPTS_MAX), "Attempts per request, as long as nothing was delivered."
-    )
+    include_usage: bool = option(False, ON_OFF, "Request usage even if the client did not; only the tape shows it.")
+    attempts: int = option(limits.ATTEMPTS, count(1, limits.ATTEMPTS_MAX), "Attempts while nothing was delivered.")
     retry: _Retry | None = option(
         None,
         choice(_Retry),
@@ -352,13 +349,9 @@ class Route:
     )
     drain_s: float = option(limits.CLIENT_DRAIN_S, seconds(zero=True), "How long `drain` lasts.")
     keep_s: float = option(limits.CLIENT_KEEP_S, seconds(zero=True), "How long `keep` lasts.")
-    synthesise: bool = option(
-        True, ON_OFF, "Turn a plain response into a stream where one was requested; otherwise it is a 502."
-    )
+    synthesise: bool = option(True, ON_OFF, "Turn a plain response into a requested stream; otherwise it is a 502.")
     tape: bool = option(
-        True,
-        ON_OFF,
-        "Record exchanges that are not of a dialect, such as the list of models. Without it their id is only logged.",
+        True, ON_OFF, "Record exchanges of no dialect, such as the list of models. Without it their id is only logged."
     )
     history: _History = option(
         "warn",
@@ -366,9 +359,7 @@ class Route:
         "Tool markers and Wiretape's own warnings in a client's history, which models imitate: `warn` counts them, "
         "`repair` removes them before they go upstream.",
     )
-    hermes: bool = option(
-        False, ON_OFF, "The upstream is hermes-agent: trust its tool events and its endings.", shared=False
-    )
+    hermes: bool = option(False, ON_OFF, "It is hermes-agent: trust its tool events and endings.", shared=False)
 
     @property
     def repeats(self) -> _Retry:
@@ -380,12 +371,8 @@ class Route:
 class Keep:
     """How much is kept; None is unlimited."""
 
-    days: int | None = option(
-        7, count(0, 36_500, _UNLIMITED), "Older tapes are deleted, a quarter an hour.", name="keep_days"
-    )
-    bytes: int | None = option(
-        5 * 1024**3, size(0, _UNLIMITED), "Beyond this size the oldest tapes are deleted.", name="keep_bytes"
-    )
+    days: int | None = option(7, count(0, 36_500, _UNLIMITED), "Older tapes go, a quarter an hour.", name="keep_days")
+    bytes: int | None = option(5 * 1024**3, size(0, _UNLIMITED), "Beyond this the oldest tapes go.", name="keep_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,9 +401,7 @@ class UpstreamSettings:
     connect_timeout_s: float = option(
         limits.CONNECT_TIMEOUT_S, seconds(), "Time to resolve, connect and finish TLS, also through the egress proxy."
     )
-    write_timeout_s: float = option(
-        limits.WRITE_TIMEOUT_S, seconds(), "How long sending a request to an upstream may make no progress."
-    )
+    write_timeout_s: float = option(limits.WRITE_TIMEOUT_S, seconds(), "How long sending a request may stand still.")
     ca_file: Path | None = option(
         None,
         path("a path to a file of certificates in PEM"),
@@ -435,9 +420,7 @@ class Config:
         "Where to listen. Any address but this machine's loopback needs a key of Wiretape's own.",
     )
     port: int = option(8787, count(0, limits.PORT_MAX), "0 picks a free port.")
-    data: Path = option(
-        MISSING, path("a path to a folder"), "Where the tapes are; by default the platform's folder for data."
-    )
+    data: Path = option(MISSING, path("a path to a folder"), "The tapes' folder; by default the platform's for data.")
     durability: _Durability = option(
         "process",
         choice(_Durability),
@@ -448,9 +431,7 @@ class Config:
         "full", choice(_Requests), "`hash` keeps only the length, the hash and a few facts of each request body."
     )
     on_log_failure: _OnLogFailure = option(
-        "stop",
-        choice(_OnLogFailure),
-        "When the disk fails: `stop` ends streams, `serve` continues and marks them as untaped.",
+        "stop", choice(_OnLogFailure), "When the disk fails: `stop` ends streams, `serve` marks them as untaped."
     )
     keep: Keep = field(default_factory=Keep)
     hosts: tuple[str, ...] = option(
@@ -503,9 +484,7 @@ _EMISSION: Final = (
         choice(OnPartial),
         "How a client learns of a cut stream: by an `error`, by a text that a person reads (`warn`), or `both`.",
     ),
-    Setting(
-        "tools", choice(Tools), "`held` shows a tool call only when it is complete, as `on_partial = warn` always does."
-    ),
+    Setting("tools", choice(Tools), "`held` shows a tool call only when complete, as `on_partial = warn` does."),
     Setting("tool_events", ON_OFF, "Emit frames that report the state of each tool call."),
     Setting("reasoning", choice(Reasoning), "The name under which reasoning is emitted."),
     Setting(
@@ -563,25 +542,7 @@ TARGET: Final = (
         "The same from a file with mode 0600 or less.",
         alias="upstream_key_file",
     ),
-    Setting(
-        "key_header",
-        choice(_KeyHeader),
-        "The header of that key; on Azure's hosts `api-key` by default.",
-        alias="upstream_key_header",
-        place="key_header",
-    ),
-    Setting(
-        "allow_plain_http",
-        ON_OFF,
-        "Accept http:// to another machine, where anyone on the way can read keys and responses.",
-        place="allow_plain_http",
-    ),
-    Setting(
-        "caller_key",
-        ON_OFF,
-        "Pass the caller's key if this upstream has none of its own. Off for fallbacks on another host.",
-        place="caller_key",
-    ),
+    *_settings(Target),
 )
 #: The settings that are documented flags of `wiretape serve`. All others work as flags too.
 FLAGS: Final = ("upstream", "host", "port", "data", "profile", "on_partial")

@@ -168,14 +168,20 @@ def one_line_errors() -> Generator[None]:
     try:
         yield
     except BaseException as raised:
-        error = raised
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            (error,) = error.exceptions
+        error = _unwrapped(raised)
         if isinstance(error, KeyboardInterrupt | OSError):
             raise error from None
         if not isinstance(error, WiretapeError) or isinstance(error, LocalError):
             raise
         raise FailedError(str(error), CANNOT_START) from error
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    match error:
+        case BaseExceptionGroup(exceptions=[inner]):
+            return _unwrapped(inner)
+        case _:
+            return error
 
 
 def print_json(value: Any) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
+from wiretape.replay.cli import compare, play, record, seal
+
 from .common import (
     BAD_USAGE,
     CANNOT_START,
@@ -379,16 +381,8 @@ def _config_show(
 
 # -- recordings -------------------------------------------------------------------------------------------------------
 
-
-def _add_replay_verbs() -> None:
-    """Add the verbs of replay's command line."""
-    from wiretape.replay.cli import compare, play, record, seal
-
-    for module in (record, seal, play, compare):
-        app.add_typer(module.app)
-
-
-_add_replay_verbs()
+for module in (record, seal, play, compare):
+    app.add_typer(module.app)
 
 if __name__ == "__main__":
     main()

@@ -102,8 +102,6 @@ class Rows:
             named: dict[str, Any] = dict(zip(columns.split(", "), row, strict=True))
             if kind is StreamRow:
                 named["flags"] = tuple(parse(named["flags"].encode()))
-            elif kind is AnswerRow:
-                named["failed"] = bool(named["failed"])
             found.append(kind(**named))
         return found
 

@@ -50,17 +50,19 @@ def control_app(
         return Response(metrics.text(), 200, content_type=_METRICS)
 
     async def get_streams() -> Response:
-        return _response(json_answer(200, await streams.page(_caller(), request.args)))
+        return _response(json_answer(200, await streams.page(_given("caller"), request.args)))
 
     async def get_stream(rest: str) -> Response:
         stream, _, part = rest.partition("/")
-        held = cast("Mapping[str, Any]", request.scope)["held"]
+        held = _given("held")
         if part == "events":
             last_id = request.headers.get("Last-Event-ID")
-            return _body(await streams.events(_caller(), stream, request.args, last_id, held), "text/event-stream")
+            return _body(
+                await streams.events(_given("caller"), stream, request.args, last_id, held), "text/event-stream"
+            )
         if part == "tape":
-            return _body(await streams.tape(_caller(), stream, held), "application/x-ndjson")
-        return _response(json_answer(200, await streams.one(_caller(), rest, request.args)))
+            return _body(await streams.tape(_given("caller"), stream, held), "application/x-ndjson")
+        return _response(json_answer(200, await streams.one(_given("caller"), rest, request.args)))
 
     handlers: dict[str, Callable[..., Awaitable[Response]]] = {
         "/wiretape/healthz": get_healthz,
@@ -114,10 +116,8 @@ def readiness(store: Store, registry: Registry) -> list[str]:
     return reasons
 
 
-def _caller() -> str:
-    caller = cast("Mapping[str, Any]", request.scope)["caller"]  # set by `Application`
-    assert isinstance(caller, str)
-    return caller
+def _given(name: str) -> Any:
+    return cast("Mapping[str, Any]", request.scope)[name]  # set by `Application`
 
 
 def _body(body: AsyncGenerator[bytes], content_type: str) -> Response:

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import floor
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import trio
 
@@ -39,7 +39,7 @@ from ..store.catalogue_row import NO_FATES, Fate, StreamRow
 from ..store.folder import is_stream_id
 from ..store.store import PAGE_MAX, Batches, Filter, Store, StoreError
 
-__all__ = ["Following", "Place", "StreamsApi", "not_found", "place_of", "summary_json"]
+__all__ = ["Following", "StreamsApi", "not_found", "place_of", "summary_json"]
 
 _PAGE: Final = 100
 #: The last row of a page, as `next` names it.
@@ -225,17 +225,10 @@ def _row(row: StreamRow, *, live: bool) -> dict[str, Any]:
 # -- the events of one stream -----------------------------------------------------------------------------------------
 
 
-class Place(NamedTuple):
-    """One frame of a stream."""
-
-    n: int
-    ordinal: int
-
-
-def place_of(last_event_id: str) -> Place | None:
-    """Return the frame that a reader has seen last, or None, the beginning, for anything that is not an id."""
+def place_of(last_event_id: str) -> tuple[int, int] | None:
+    """Return record and ordinal of the frame a reader has seen last; None, the beginning, for what is not an id."""
     match = _ID.fullmatch(last_event_id.strip())
-    return Place(int(match[1]), int(match[2])) if match else None
+    return (int(match[1]), int(match[2])) if match else None
 
 
 class Following:
@@ -247,7 +240,7 @@ class Following:
         stream: str,
         *,
         profile: Profile | None = None,
-        after: Place | None = None,
+        after: tuple[int, int] | None = None,
         held: Charge | None = None,
     ) -> None:
         """Raise StreamMissingError if there is no such stream. `held` is charged for long lines."""

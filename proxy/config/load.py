@@ -204,10 +204,7 @@ class _Loader:
                 return inside(setting)
             return self.above(setting) or inside(setting) or self.inside(self.document, "", setting)
 
-        target = self._target(inside, prefix)
-        if target is None:
-            raise ConfigError(f"{self.file}: {prefix}upstream: is missing")
-        return self._route(name, target, find, prefix)
+        return self._route(name, self._target(inside, prefix), find, prefix)
 
     def _default_route(self, routes: Mapping[str, Route]) -> Route | None:
         upstream = self.top(TARGET[0])
@@ -224,9 +221,7 @@ class _Loader:
             # Below the upstream's layer a setting counts only if it cannot have been meant for another upstream.
             return given if given and (given.rank >= upstream.rank or lowest.rank == upstream.rank) else None
 
-        target = self._target(find, "")
-        assert target is not None, "`find` finds the upstream"
-        route = self._route("", target, self.top, "")
+        route = self._route("", self._target(find, ""), self.top, "")
         if upstream.rank == 1 and "fallbacks" in self.document:
             return self._with_fallbacks(route, self.document["fallbacks"], routes)
         return route
@@ -238,11 +233,11 @@ class _Loader:
         self._show(prefix, given, route)
         return route
 
-    def _target(self, find: _Find, prefix: str, *, fallback: bool = False) -> Target | None:
+    def _target(self, find: _Find, prefix: str, *, fallback: bool = False) -> Target:
         found = {setting: each for setting in TARGET if (each := find(setting))}
         given = {setting.name: each for setting, each in found.items()}
         if "upstream" not in given:
-            return None
+            raise ConfigError(f"{self.file}: {prefix}upstream: is missing")
         plain = given.get("allow_plain_http")
         try:
             url = checked(given["upstream"].value, allow_plain_http=bool(plain and plain.value))
@@ -274,7 +269,7 @@ class _Loader:
         for number, entry in enumerate(entries):
             name, explicit = f"{prefix}fallbacks[{number}]", False
             if isinstance(entry, str) and entry in routes and entry != route.name:
-                target: Target | None = routes[entry].targets[0]
+                target = routes[entry].targets[0]
             elif isinstance(entry, dict) or (isinstance(entry, str) and "://" in entry):
                 table = {"upstream": entry} if isinstance(entry, str) else self.table(entry, name, _TARGET_KEYS)
                 explicit = "caller_key" in table
@@ -285,8 +280,6 @@ class _Loader:
                 raise ConfigError(f"{self.file}: {name}: {wrong}")
             else:
                 raise ConfigError(allowed)
-            if target is None:
-                raise ConfigError(f"{self.file}: {name}.upstream: is missing")
             # A caller's key was meant for the first upstream. Another host gets it only if its owner says so.
             same_host = origin_of(target.url) == origin_of(route.targets[0].url)
             targets.append(target if explicit or same_host else replace(target, caller_key=False))

@@ -1,8 +1,5 @@
 """Tapes on disk: the writer of a live one, the commit rounds that make it durable, and the one reader of tape files.
 
-Each batch is one unbuffered write whose size is checked, and nothing is written after half a batch. A follower pulls by
-position at its own pace, and an append wakes those that wait.
-
 A commit round makes all tapes written since the last one durable together, in a thread of its own. It is one `syncfs`
 of the data folder's file system (500 dirty tapes 10 ms, against 80 ms one by one), or one fsync per file on systems
 without it. A tape that failed to become durable is closed to writing and never synced again: the kernel may have
@@ -355,9 +352,8 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - if this thread died, appends would wait for ever
             failed = dict.fromkeys(by_fd, repr(error))
         self.syncing = False
-        lost_name = ""  # if a folder failed, the names of all tapes may be lost
-        for fd in (self._folder.fd, *days.values()):
-            lost_name = lost_name or failed.get(fd, "")
+        # If a folder failed, the names of all tapes may be lost.
+        lost_name = next((failed[fd] for fd in (self._folder.fd, *days.values()) if fd in failed), None)
         for fd in days.values():
             os.close(fd)
         for fd, tape in by_fd.items():

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Literal
@@ -50,6 +50,7 @@ class Log:
         self._from = _RANKS[level]
         self._secrets = [form.decode() for form in key_forms(secrets)]
         self._now = now
+        self.info, self.warn, self.error = (partial(self._put, level) for level in _RANKS)
         #: Lines lost to a full queue, lines lost to a failed write, and how many of both were reported.
         self._crowded = self._unwritten = self._reported = 0
         self._closing = False
@@ -68,18 +69,6 @@ class Log:
         """Lines that the thread has not taken yet."""
         return self._queue.qsize()
 
-    def info(self, event: str, /, **fields: object) -> None:
-        """Report something ordinary."""
-        self._put("info", event, fields)
-
-    def warn(self, event: str, /, **fields: object) -> None:
-        """Report something the operator should know."""
-        self._put("warn", event, fields)
-
-    def error(self, event: str, /, **fields: object) -> None:
-        """Report something the operator should act on."""
-        self._put("error", event, fields)
-
     def ended(self, ended: "Ended") -> None:
         """Report a stream; as a warning unless it ended well."""
         row, calls, _ = ended.catalogue_row
@@ -97,7 +86,7 @@ class Log:
             "tools_lost": ",".join(lost),
         }
         level = "info" if row.ending == "completed" and not lost else "warn"
-        self._put(level, "stream_ended", {name: value for name, value in fields.items() if value not in ("", None)})
+        self._put(level, "stream_ended", **{name: value for name, value in fields.items() if value not in ("", None)})
 
     def close(self) -> None:
         """Write what waits and accept nothing more. Blocks for at most `LOG_CLOSE_S`, even if the pipe is full."""
@@ -109,7 +98,7 @@ class Log:
         self._hurry.set()
         self._thread.join(LOG_CLOSE_S)
 
-    def _put(self, level: str, event: str, fields: dict[str, object]) -> None:
+    def _put(self, level: str, event: str, /, **fields: object) -> None:
         if _RANKS[level] < self._from or self._closing:
             return
         try:

@@ -5,7 +5,8 @@ a 500 and a log line and does not affect any stream.
 """
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 from quart import Response, request
@@ -39,19 +40,26 @@ def control_app(
     app.config["MAX_CONTENT_LENGTH"] = 0  # no request here has a body
     streams = StreamsApi(store, registry, wall)
 
+    route = partial(app.route, methods=["GET"], provide_automatic_options=False)
+
+    @route("/wiretape/healthz")
     async def get_healthz() -> Response:
         return _response(json_answer(200, {"alive": True}))
 
+    @route("/wiretape/readyz")
     async def get_readyz() -> Response:
         reasons = readiness(store, registry)
         return _response(json_answer(503 if reasons else 200, {"ready": not reasons, "reasons": reasons}))
 
+    @route("/wiretape/metrics")
     async def get_metrics() -> Response:
         return Response(metrics.text(), 200, content_type=_METRICS)
 
+    @route("/wiretape/streams")
     async def get_streams() -> Response:
         return _response(json_answer(200, await streams.page(_given("caller"), request.args)))
 
+    @route("/wiretape/streams/<path:rest>")
     async def get_stream(rest: str) -> Response:
         stream, _, part = rest.partition("/")
         held = _given("held")
@@ -64,15 +72,6 @@ def control_app(
             return _body(await streams.tape(_given("caller"), stream, held), "application/x-ndjson")
         return _response(json_answer(200, await streams.one(_given("caller"), rest, request.args)))
 
-    handlers: dict[str, Callable[..., Awaitable[Response]]] = {
-        "/wiretape/healthz": get_healthz,
-        "/wiretape/readyz": get_readyz,
-        "/wiretape/metrics": get_metrics,
-        "/wiretape/streams": get_streams,
-        "/wiretape/streams/<path:rest>": get_stream,
-    }
-    for path, handler in handlers.items():
-        app.add_url_rule(path, path, handler, methods=["GET"], provide_automatic_options=False)
     _handle_errors(app, log_error)
     return app
 

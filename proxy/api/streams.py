@@ -124,7 +124,8 @@ class StreamsApi:
         await self._open(caller, stream, began)
         after = place_of(query.get("last_event_id", "") if last_event_id is None else last_event_id)
         try:
-            following = Following(self._store, stream, profile=profile, after=after, held=held)
+            following = Following(self._store, stream, profile=profile, after=after)
+            following.held = held
         except StoreError:
             raise await _hidden(began) from None
         return following.frames(self._registry.live.get(stream))
@@ -235,16 +236,11 @@ class Following:
     """One reader of one stream. It pulls from the tape by position, so a slow reader delays no other."""
 
     def __init__(
-        self,
-        store: Store,
-        stream: str,
-        *,
-        profile: Profile | None = None,
-        after: tuple[int, int] | None = None,
-        held: Charge | None = None,
+        self, store: Store, stream: str, *, profile: Profile | None = None, after: tuple[int, int] | None = None
     ) -> None:
-        """Raise StreamMissingError if there is no such stream. `held` is charged for long lines."""
-        self._held = held
+        """Raise StreamMissingError if there is no such stream."""
+        #: Charged for long lines.
+        self.held: Charge | None = None
         self._store = store
         self._stream = stream
         self._after = after
@@ -281,7 +277,7 @@ class Following:
         with trio.move_on_after(FOLLOW_KEEPALIVE_S) as silence:
             try:
                 batches = self._batches = self._batches or self._store.follow(self._stream, self._next_n)
-                batches.held = self._held
+                batches.held = self.held
                 self._records = await anext(batches, nothing)
             except (WiretapeError, OSError):
                 self._ended = True

@@ -258,7 +258,9 @@ def _show(
     if events + raw + tape > 1 or (json_ and (raw or tape)):
         raise FailedError("--events, --raw and --tape exclude each other; --raw and --tape exclude --json", BAD_USAGE)
     root = root_of(data, config)
-    from .show import find, read_tape
+    from wiretape.events.emit import Summariser, emit
+
+    from .show import console, event_json, event_line, events_of, find, read_tape, summary_view
 
     path = find(root, stream)
     if tape:
@@ -268,18 +270,12 @@ def _show(
     for at, reason in damage:
         echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
     if raw:
-        from wiretape.events.emit import emit
-
         sys.stdout.buffer.write(emit(records))
         return
-    from .show import console, event_json, event_line, events_of, summary_view
-
     if events:
         for t, event in events_of(records):
             echo(line_of(event_json(t, event)) if json_ else event_line(t, event))
     else:
-        from wiretape.events.emit import Summariser
-
         from ..api.streams import summary_json
         from ..store.catalogue import peek
         from ..store.catalogue_row import NO_FATES

@@ -132,7 +132,6 @@ class _Loader:
         self.folder = path.parent
         text, self.document = _read_file(path, self.file, required=chosen is not None)
         self.table(self.document, "", [*(setting.name for setting in (*SERVER, *ROUTE, *TARGET)), *_TABLES])
-        #: Variables that begin like settings but are not.
         self.unknown = tuple(_unknown(environ, {*re.findall(r"\w+", text), *map(str, flags.values())}))
 
     def server(self) -> Config:

@@ -54,7 +54,6 @@ __all__ = [
     "text",
 ]
 
-#: Of environment variables.
 PREFIX: Final = "WIRETAPE_"
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")

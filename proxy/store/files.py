@@ -141,7 +141,6 @@ class FileStore:
         self._live: dict[str, TapeFile] = {}
         #: Threads that write large bodies or create files; more would only wait for the same disk.
         self._threads = trio.CapacityLimiter(4)
-        self._long_lines = trio.CapacityLimiter(1)
         self._creation_s = 0.0
         self._patience = Patience(warn)
         self._catalogue = Catalogue(folder, warn)
@@ -248,7 +247,7 @@ class FileStore:
         if live is None and self._folder.ended_path(stream) is None:
             raise StreamMissingError(f"there is no stream {stream}")
         opened = partial(self._open, stream, None if live is None else live.path)
-        return TapeBatches(stream, opened, from_n, live, self._long_lines, self._patience, waits=waits)
+        return TapeBatches(stream, opened, from_n, live, self._patience, waits=waits)
 
     def _open(self, stream: str, path: str | None) -> int:
         """Return a descriptor of the tape, which may have moved to its day meanwhile."""

@@ -115,21 +115,20 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.live = root / LIVE
-        lock = -1
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.refuse_unsafe(root)
-            lock = self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | SAFELY, 0o600)
-            self._take_lock()
-            self.live.mkdir(mode=0o700, exist_ok=True)
-            self.fd = os.open(self.live, _FOLDER_FLAGS)
-        except (OSError, FolderRefusedError) as error:
-            if lock >= 0:
-                os.close(lock)
-            if isinstance(error, OSError):
-                reason = f"{error.strerror} ({error.filename or 'lock'})"
-                raise FolderRefusedError(f"data folder {root} cannot be used: {reason}") from error
-            raise
+            self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | SAFELY, 0o600)
+            try:
+                self._take_lock()
+                self.live.mkdir(mode=0o700, exist_ok=True)
+                self.fd = os.open(self.live, _FOLDER_FLAGS)
+            except BaseException:
+                os.close(self._lock)
+                raise
+        except OSError as error:
+            reason = f"{error.strerror} ({error.filename or 'lock'})"
+            raise FolderRefusedError(f"data folder {root} cannot be used: {reason}") from error
 
     @staticmethod
     def refuse_unsafe(root: Path) -> None:

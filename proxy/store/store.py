@@ -90,8 +90,8 @@ class Filter:
     @property
     def words(self) -> dict[str, str]:
         """The members that must be equal."""
-        members = {"caller": self.caller, "model": self.model, "route": self.route, "ending": self.ending}
-        return {name: word for name, word in members.items() if word is not None}
+        members = ("caller", "model", "route", "ending")
+        return {name: word for name in members if (word := getattr(self, name)) is not None}
 
     def admits(self, row: StreamRow) -> bool:
         """Return whether the filter lets the row pass."""

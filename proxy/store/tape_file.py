@@ -83,6 +83,8 @@ class Patience:
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
         self._warned_at = -inf
+        #: The one thread that reads long lines for all readers: each takes five times its bytes meanwhile.
+        self.long_lines = trio.CapacityLimiter(1)
 
     def _report(self, why: object) -> None:
         if trio.current_time() >= self._warned_at + 1:
@@ -121,7 +123,6 @@ class OpenTape:
         self.stream = stream
         #: The keys of its `open` and `request` records.
         self.opening: dict[str, Mapping[str, Any]] = {}
-        #: What waiting followers wait for.
         self.followed: trio.Event | None = None
         #: Followers get nothing more.
         self.hidden = False
@@ -259,14 +260,12 @@ class Committer:
         self._on_round = on_round
         self._on_gone = on_gone
         self._warn = warn
-        #: Ended tapes that wait for their day.
         self._unmoved: list[TapeFile] = []
         self._round_s = round_s
         self._trio = trio.lowlevel.current_trio_token()
         self._awaited: deque[trio.Event] = deque()
         self._wanted = threading.Event()
         self._hurry = threading.Event()
-        #: Duration of the last round.
         self._took_s = 0.0
         self._began = time.monotonic()
         self._stopping = False
@@ -470,14 +469,11 @@ class TapeBatches(TapeReader):
         opened: Callable[[], int],
         from_n: int,
         live: TapeFile | None,
-        long_lines: trio.CapacityLimiter,
         patience: Patience,
         *,
         waits: bool,
     ) -> None:
-        """`long_lines` has the thread that reads them for all readers: each takes five times its bytes meanwhile."""
         super().__init__(opened)
-        self._long_lines = long_lines
         self.held: Charge | None = None
         self._long_bytes = 0
         self._stream = stream
@@ -521,7 +517,7 @@ class TapeBatches(TapeReader):
                         size *= 2
                         await self._charge(_LONG_LINE_TIMES * size)
                         read = partial(self.read, _BATCH_BYTES, until=until, line_bytes_max=size)
-                        records = await self._patience.in_thread(read, self._long_lines)
+                        records = await self._patience.in_thread(read, self._patience.long_lines)
                 else:
                     await trio.lowlevel.checkpoint()
                     records = read()

@@ -6,7 +6,6 @@ counted as `other`, so that the configuration alone bounds the number of series.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, get_args
 
 import trio
@@ -31,19 +30,17 @@ _STATES: Final = frozenset(state.value for state in State)
 _TTFT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 #: The help text and the labels of each counter.
-_COUNTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "wiretape_streams_total": ("Streams that have ended.", "route", "ending"),
-        "wiretape_streams_untaped_total": ("Streams that continued without a tape.",),
-        "wiretape_tool_calls_total": ("Tool calls by state at the stream's end.", "status"),
-        "wiretape_streams_dropped_mid_tool_total": ("Streams that ended inside a tool call.",),
-        "wiretape_histories_marked_total": ("Requests whose history contained our tool markers or warnings.",),
-        "wiretape_retries_total": ("Attempts after the first one.",),
-        "wiretape_log_bytes_total": ("Bytes on tapes that have ended.",),
-        "wiretape_refused_total": ("Requests refused, by status.", "status"),
-        "wiretape_limited_total": ("Connections and requests that a limit closed or refused.", "limit"),
-    }
-)
+_COUNTERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "wiretape_streams_total": ("Streams that have ended.", "route", "ending"),
+    "wiretape_streams_untaped_total": ("Streams that continued without a tape.",),
+    "wiretape_tool_calls_total": ("Tool calls by state at the stream's end.", "status"),
+    "wiretape_streams_dropped_mid_tool_total": ("Streams that ended inside a tool call.",),
+    "wiretape_histories_marked_total": ("Requests whose history contained our tool markers or warnings.",),
+    "wiretape_retries_total": ("Attempts after the first one.",),
+    "wiretape_log_bytes_total": ("Bytes on tapes that have ended.",),
+    "wiretape_refused_total": ("Requests refused, by status.", "status"),
+    "wiretape_limited_total": ("Connections and requests that a limit closed or refused.", "limit"),
+}
 
 
 class Metrics(Collector):

@@ -156,17 +156,13 @@ async def upstreams(config: Config) -> list[Check]:
             elif isinstance(error, RefusedError) and error.cause == "tls":
                 said += " (for a private certificate authority set ca_file)"
             said = masked(said.encode("utf-8", "replace"), config.secrets).decode("utf-8", "replace")
-            found[number] = [Check(_name(*targets[number]), "wrong", said)]
+            found[number] = [Check(f"upstream {targets[number][1].name}", "wrong", said)]
 
     async with trio.open_nursery() as nursery:
         for number in range(len(targets)):
             nursery.start_soon(look, number)
     await transport.aclose()
     return [check for checks in found for check in checks]
-
-
-def _name(route: Route, target: Target) -> str:
-    return f"upstream {target.name or route.name}".strip()
 
 
 async def _upstream(transport: UpstreamTransport, route: Route, target: Target, *, own_key: bool) -> list[Check]:
@@ -184,11 +180,11 @@ async def _upstream(transport: UpstreamTransport, route: Route, target: Target, 
         state, said = "note", "reachable, but has no /models (404): check the path of the base URL"
     else:
         said = f"reachable ({status} for /models)"
-    checks = [Check(_name(route, target), state, said)]
+    checks = [Check(f"upstream {target.name}", state, said)]
     if not route.hermes and status < 500 and await _is_hermes(transport, target):
         where = f"in [routes.{route.name}]" if route.name else "at the top"
         said = f"is a hermes-agent: set `hermes = true` {where} of wiretape.toml to use its tool events"
-        checks.append(Check(_name(route, target), "note", said))
+        checks.append(Check(checks[0].name, "note", said))
     return checks
 
 

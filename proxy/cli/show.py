@@ -16,7 +16,6 @@ from functools import partial
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
@@ -87,15 +86,13 @@ _CUT: Final = "the tape has no end, and nothing will be written to it any more"
 _POLL_S: Final = 0.05
 _LOST: Final = ("dropped", "malformed", "failed", "abandoned", "unknown")
 #: The causes in an `end` record that are no endings.
-_CAUSES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "eof": "the upstream's bytes ended before the answer was whole",
-        "closed": "Wiretape closed the connection, after an error or an end that came too early",
-        "status": "the upstream answered with an error status",
-        "upload": "the request body was longer than the limit",
-        "slow_upload": "the request body stopped arriving",
-    }
-)
+_CAUSES: Final[Mapping[str, str]] = {
+    "eof": "the upstream's bytes ended before the answer was whole",
+    "closed": "Wiretape closed the connection, after an error or an end that came too early",
+    "status": "the upstream answered with an error status",
+    "upload": "the request body was longer than the limit",
+    "slow_upload": "the request body stopped arriving",
+}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -400,10 +397,8 @@ def find(root: Path, prefix: str) -> Path:
     found: dict[str, Path] = {}
     for folder in (LIVE, *(day.isoformat() for day in days_in(root))):
         found |= {stream: Path(entry.path) for stream, entry in tapes_in(root / folder, prefix)}
-    if prefix in found:
-        return found[prefix]
-    if len(found) == 1:
-        return next(iter(found.values()))
+    if prefix in found or len(found) == 1:
+        return found.get(prefix) or next(iter(found.values()))
     if not found:
         raise FailedError(f"No stream in {root} has an id that begins with {prefix[:80]!r}", FOUND_WRONG)
     some = ", ".join([*sorted(found)[:3], *(["..."] if len(found) > 3 else [])])

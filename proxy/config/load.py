@@ -468,8 +468,7 @@ def _unknown(environ: Mapping[str, str], named: set[str]) -> Iterator[str]:
     for name in sorted({name for name in environ if name.startswith(PREFIX)} - known - named - _OF_TESTS):
         if _is_of_service(name, environ[name]):
             continue
-        similar = difflib.get_close_matches(name, known, 1, _TYPO)
-        if similar:
+        if similar := difflib.get_close_matches(name, known, 1, _TYPO):
             raise ConfigError(f"Unknown setting {_printable(name)} (did you mean {similar[0]}?)")
         yield _printable(name)
 

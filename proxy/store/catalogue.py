@@ -183,11 +183,8 @@ class Catalogue:
             with suppress(trio.RunFinishedError):
                 self._trio.run_sync_soon(done.set)
 
-        def answer() -> _T:
-            self._drain()
-            return self._with_book(question, nothing)
-
-        future = self._thread.submit(answer)
+        self._thread.submit(self._drain)
+        future = self._thread.submit(self._with_book, question, nothing)
         future.add_done_callback(answered)
         await done.wait()
         return future.result()

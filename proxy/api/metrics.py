@@ -68,15 +68,13 @@ class Metrics(Collector):
         route = row.route if row.route in self._routes else "other"
         ending = row.ending if row.ending in _ENDINGS else "other"
         count["wiretape_streams_total"].labels(route, ending).inc()
-        dropped = False
         for call in calls:
             count["wiretape_tool_calls_total"].labels(call.state if call.state in _STATES else "other").inc()
-            dropped = dropped or call.state == State.DROPPED.value
         if "untaped" in row.flags:
             count["wiretape_streams_untaped_total"].inc()
         if "history_marked" in row.flags:
             count["wiretape_histories_marked_total"].inc()
-        if dropped:
+        if any(call.state == State.DROPPED.value for call in calls):
             count["wiretape_streams_dropped_mid_tool_total"].inc()
         count["wiretape_retries_total"].inc(max(0, ended.attempts - 1))
         count["wiretape_log_bytes_total"].inc(ended.tape_bytes)

@@ -194,12 +194,8 @@ class Catalogue:
         self._closing = True
         self._thread.submit(self._drain)
         self._thread.shutdown()
-        self._close_book()
-
-    def _close_book(self) -> None:
-        book, self._book = self._book, None
-        if book is not None:
-            book.close()
+        if self._book is not None:
+            self._book.close()
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
@@ -249,7 +245,9 @@ class Catalogue:
             self._warn(f"catalogue.db {what} from the tapes: {error}")
         self._behind = self._warned = True
         with suppress(sqlite3.Error, OSError):
-            self._close_book()
+            book, self._book = self._book, None
+            if book is not None:
+                book.close()
             if damaged and self._rebuilds_left:
                 self._rebuilds_left -= 1
                 _remove(self._folder.root / "catalogue.db")

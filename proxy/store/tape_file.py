@@ -274,8 +274,7 @@ class Committer:
 
     def hasten(self) -> None:
         """Start the next round soon: a tape has ended."""
-        if not self._wanted.is_set():
-            self._wanted.set()
+        self._wanted.set()
 
     async def through(self) -> None:
         """Wait until a round that begins from now on has ended."""

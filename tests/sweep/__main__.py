@@ -36,7 +36,7 @@ write meanwhile. A run is wrong if
 
 - the process ends, or does not serve and record the next stream, or is not ready, once the fault is over;
 - after a failed sync of tapes, new streams begin before a restart (only this fault is lasting);
-- a fault of one call harms more than one request, or a harmed request is not told;
+- a fault of one call harms more than one request, or a harmed request gets no error;
 - something that was delivered is not on its tape, or a tape is damaged, has no end, stays in `live/` or out of the
   catalogue, or an old tape does not expire.
 

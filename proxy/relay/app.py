@@ -19,13 +19,14 @@ from ..limits import (
     DESCRIPTORS_RESERVED,
     INFLATED_AT_ONCE,
     MEMORY_A_STREAM_BYTES,
+    READ_WHOLE_TIMES,
     UPLOAD_INLINE_BYTES_MAX,
 )
 from ..memory import Charge
 from ..security.access import OWN_PATHS, Admission, Keys, Refusal, admit, content_type_refusal
 from ..server.asgi import App, Receive, Send
 from .delivery import Delivery
-from .http_responses import Answer, AnswerError, busy, refused, send_answer, take
+from .http_responses import AnswerError, busy, refused, send_answer, take
 from .relay import Ended, Relay, Services
 from .stream_request import (
     CLOSE,
@@ -67,54 +68,46 @@ class Application:
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
-        admitted = admit(self._services.config, self._keys, scope, Headers(scope["headers"]))
-        if isinstance(admitted, Refusal):
-            request: StreamRequest | Answer | None = refused(admitted)
-        else:
-            own = scope["raw_path"].startswith(OWN_PATHS)
-            held = Charge(self._services.memory, spare=not own)
-            request = None
-            try:
-                if not own or scope["raw_path"].startswith(_READERS):
+        head, own = scope["method"] == "HEAD", scope["raw_path"].startswith(OWN_PATHS)
+        held, request = Charge(self._services.memory, spare=not own), None
+        try:
+            admitted = admit(self._services.config, self._keys, scope, Headers(scope["headers"]))
+            if isinstance(admitted, Refusal):
+                raise AnswerError(refused(admitted))  # noqa: TRY301 - one border for every refusal
+            if own:
+                if scope["raw_path"].startswith(_READERS):
                     take(held, MEMORY_A_STREAM_BYTES)
-                if own:
-                    await self._control({**scope, "caller": admitted.caller, "held": held}, receive, send)
-                    return
-                request = self._registry.refusal() or await self._request(admitted, scope, receive, held)
-                if isinstance(request, StreamRequest):  # again, since the body may have taken its time
-                    request = self._registry.refusal() or self._registry.share_refusal(request) or request
-            except AnswerError as bad:
-                request = bad.answer
-            finally:
-                if not isinstance(request, StreamRequest):
-                    held.release()
+                await self._control({**scope, "caller": admitted.caller, "held": held}, receive, send)
+                return
+            self._registry.check()
+            request = await self._request(admitted, scope, receive, held)
+        except AnswerError as bad:
+            self._on_refused(bad.answer.status)
+            await send_answer(send, bad.answer, head=head)
+        finally:
+            if request is None:
+                held.release()
         if request is None:
-            return  # the client left before its request was complete
-        head = scope["method"] == "HEAD"
-        if isinstance(request, Answer):
-            self._on_refused(request.status)
-            await send_answer(send, request, head=head)
-            return
+            return  # refused, or the client left before its request was complete
         delivery = self._registry.start(request)
         unread = request.body.drain if isinstance(request.body, Upload) else None
         await delivery.run(self._services.store, send, scope["extensions"]["wiretape"], unread, head=head)
 
     async def _request(
         self, admission: Admission, scope: Mapping[str, Any], receive: Receive, held: Charge
-    ) -> StreamRequest | Answer | None:
-        """Read and check a request; return an answer to refuse it, or None if the client left."""
+    ) -> StreamRequest | None:
+        """Read and check a request; return None if the client left, raise AnswerError to refuse it."""
         headers, place, bytes_max = admission.headers, admission.place, self._services.config.body_bytes_max
         assert place is not None, "Wiretape's own paths are answered elsewhere"
-        dialect = place.dialect if scope["method"] == "POST" else ""
-        takes_json = place.takes_json and scope["method"] == "POST"
+        posted = scope["method"] == "POST"
+        dialect, takes_json = place.dialect if posted else "", place.takes_json and posted
         not_json = content_type_refusal(headers) if takes_json else None
         if not_json is not None:
-            return refused(not_json)
+            raise AnswerError(refused(not_json))
         body = await self._body(headers, receive, bytes_max, held, streamed=not takes_json)
         if body is None:
             return None
-        contents = Contents()
-        plain: bytes | None = None
+        contents, plain = Contents(), None
         if takes_json and isinstance(body, bytes):
             coding = b", ".join(headers.all(b"content-encoding")).decode("latin-1").strip().lower()
             if coding not in ("", "identity"):
@@ -122,6 +115,7 @@ class Application:
             history = place.route.history if dialect else None
             contents = await contents_of(body if plain is None else plain, history, held, self._parsing)
         query: bytes = scope["query_string"]
+        self._registry.check(admission.caller, upload=isinstance(body, Upload))  # again: the body may have taken time
         return StreamRequest(
             route=place.route,
             dialect=dialect,
@@ -147,20 +141,20 @@ class Application:
         length = int(given) if given.isdigit() else None if b"transfer-encoding" in headers else 0
         if (length or 0) > bytes_max:
             raise AnswerError(too_long(bytes_max))
-        if streamed and (length is None or length > UPLOAD_INLINE_BYTES_MAX):
+        upload = streamed and (length is None or length > UPLOAD_INLINE_BYTES_MAX)
+        take(held, MEMORY_A_STREAM_BYTES + (0 if upload else READ_WHOLE_TIMES * (length or 0)))
+        if upload:
             return Upload(receive, bytes_max)
         body, reading = None, self._registry.reading
         with trio.CancelScope() as scope:
             reading.add(scope)
             try:
-                body = await whole_body(receive, bytes_max, held, length)
+                body = await whole_body(receive, bytes_max, held if length is None else None)
             finally:
                 reading.discard(scope)
-        if not scope.cancelled_caught:
-            return body
-        refusal = self._registry.refusal()
-        assert refusal is not None, "a shutdown refuses all"
-        raise AnswerError(refusal._replace(headers=(*refusal.headers, CLOSE)))
+        if scope.cancelled_caught:
+            self._registry.check()
+        return body
 
 
 class Registry:
@@ -187,35 +181,32 @@ class Registry:
             task_status.started()
             await trio.sleep_forever()
 
-    def refusal(self) -> Answer | None:
-        """Return why no stream may begin now."""
-        config = self._services.config
-        if self.draining:
-            return busy("Wiretape is shutting down. Retry in a moment.", "shutdown")
-        if len(self.live) >= self.streams_max:
-            return busy(f"Stream limit reached ({self.streams_max} streams). Retry later.", "streams_max")
-        health = self._services.store.health
-        if health.failure and config.on_log_failure == "stop" and not health.full:
-            return busy("Tapes cannot be written (on_log_failure = stop).", "log_failure")
-        return None
+    def check(self, caller: str | None = None, *, upload: bool = False) -> None:
+        """Raise AnswerError if no stream may begin now; with the `caller`, also if that would take too large a share.
 
-    def share_refusal(self, request: StreamRequest) -> Answer | None:
-        """Return why this request may not have one of the last places: uploads that still arrive get half of them at
-        most, and one key of several three quarters.
+        Uploads that still arrive get half of the places at most, and one key of several three quarters.
         """
-        running, places = list(self._relays.values()), self.streams_max
-        if isinstance(request.body, Upload):
+        config, health, places, limit = self._services.config, self._services.store.health, self.streams_max, ""
+        if self.draining:
+            raise AnswerError(busy("Wiretape is shutting down. Retry in a moment.", "shutdown", CLOSE))
+        if len(self.live) >= places:
+            raise AnswerError(busy(f"Stream limit reached ({places} streams). Retry later.", "streams_max"))
+        if health.failure and config.on_log_failure == "stop" and not health.full:
+            raise AnswerError(busy("Tapes cannot be written (on_log_failure = stop).", "log_failure"))
+        if caller is None or not (upload or len(config.keys) > 1):
+            return
+        running = list(self._relays.values())
+        if upload:
             running = [each for each in running if isinstance(each.body, Upload) and not each.body.done.is_set()]
             places = max(1, places // 2)
-        own = [each for each in running if each.delivery.caller == request.caller]
-        limit = "uploads" if len(running) >= places else ""
-        if len(self._services.config.keys) > 1 and len(own) >= max(1, places * 3 // 4):
+            limit = "uploads" if len(running) >= places else ""
+        own = [each for each in running if each.delivery.caller == caller]
+        if len(config.keys) > 1 and len(own) >= max(1, places * 3 // 4):
             limit = "key_share"
-        if not limit:
-            return None
-        message = f"No place is left for this request ({limit}, {places} places). Retry later."
-        self._on_limited(limit, message)
-        return busy(message, limit)
+        if limit:
+            message = f"No place is left for this request ({limit}, {places} places). Retry later."
+            self._on_limited(limit, message)
+            raise AnswerError(busy(message, limit))
 
     def start(self, request: StreamRequest) -> Delivery:
         """Start the relay of a request that was not refused, with its charge; return its client's side."""

@@ -120,14 +120,13 @@ class Upload:
             pass
 
 
-async def whole_body(receive: Receive, bytes_max: int, held: Charge, length: int | None = None) -> bytes | None:
+async def whole_body(receive: Receive, bytes_max: int, held: Charge | None) -> bytes | None:
     """Return the body, or None if the client left; raise `AnswerError` if it is too long or too slow.
 
-    It is charged at once by its `length`, or without one as it comes.
+    `held` is charged for it as it comes: without a length it could not be charged before.
     """
     parts: list[bytes] = []
     left_bytes = bytes_max
-    take(held, READ_WHOLE_TIMES * (length or 0))
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -138,7 +137,7 @@ async def whole_body(receive: Receive, bytes_max: int, held: Charge, length: int
         left_bytes -= len(parts[-1])
         if left_bytes < 0:
             raise AnswerError(too_long(bytes_max))
-        if length is None:
+        if held is not None:
             take(held, READ_WHOLE_TIMES * len(parts[-1]))
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)

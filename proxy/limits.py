@@ -32,9 +32,6 @@ RECEIVE_BYTES_MAX: Final = 64 * 1024
 #: Reads of one connection without waiting, before other tasks run: each may contain 300 frames of 230 B.
 READS_A_TURN: Final = 4
 
-#: Plain text of all TLS records of one socket read, which is always longer.
-TLS_RECORDS_BYTES_MAX: Final = RECEIVE_BYTES_MAX
-
 #: One send, so that the write deadline measures progress, not the size of an upload. A request up to this size is
 #: sent in one piece before anything is read: it fits the socket's buffer.
 SEND_BYTES_MAX: Final = 64 * 1024

@@ -10,8 +10,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
-from socket import AddressFamily, SocketKind
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 import trio
 
@@ -64,11 +63,7 @@ class Connector:
             try:
                 try:
                     stream = await self._open_tcp(first.host, first.port)
-                except (
-                    UnicodeError,
-                    OSError,
-                    RuntimeError,
-                ) as error:  # no thread could be started for the look-up, say
+                except (UnicodeError, OSError, RuntimeError) as error:  # no thread for the look-up, say
                     raise _refused(first, error) from error
                 if egress is not None and egress.tls:
                     stage = "tls"
@@ -131,12 +126,6 @@ def _refused(origin: Egress | Origin, error: Exception) -> RefusedError:
     return RefusedError("connect", f"no connection to {origin.host}:{origin.port}: {reason}")
 
 
-_Address = (
-    tuple[Literal[AddressFamily.AF_INET], SocketKind, int, str, tuple[str, int]]
-    | tuple[Literal[AddressFamily.AF_INET6], SocketKind, int, str, tuple[str, int, int, int] | tuple[int, bytes]]
-)
-
-
 class Resolver(trio.abc.HostnameResolver):
     """The system's resolver, in threads of its own."""
 
@@ -151,13 +140,12 @@ class Resolver(trio.abc.HostnameResolver):
         type: int = 0,  # noqa: A002 - trio's name
         proto: int = 0,
         flags: int = 0,
-    ) -> list[_Address]:
+    ) -> Any:
         """Look up addresses; a cancelled call returns at once, and its thread ends when the system's call does."""
         look_up: Any = socket.getaddrinfo  # mypy and pyright disagree about its type
-        found: list[_Address] = await trio.to_thread.run_sync(
+        return await trio.to_thread.run_sync(
             look_up, host, port, family, type, proto, flags, abandon_on_cancel=True, limiter=self.limiter
         )
-        return found
 
     async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
         """Look up a name."""

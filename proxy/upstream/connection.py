@@ -430,10 +430,11 @@ class Exchange:
         """Parse one read, empty at the end of the connection; return its body bytes."""
         assert self.end is None, "an exchange was fed after its end"
         assert self.fault is None, "an exchange was fed after its fault"
+        if not data and (self.head is None or self._dechunker is not None or self._left):
+            self.fault = TruncatedError("the upstream closed the connection before the end of its response")
+            return b""
         try:
             if self.head is None:
-                if not data:
-                    raise _truncated()
                 self.started = True
                 self._held += data
                 if not self._parse_heads():
@@ -442,11 +443,9 @@ class Exchange:
                 self._held.clear()
                 if not (data or self._left == 0):
                     return b""
-            elif not data and (self._dechunker is not None or self._left):
-                raise _truncated()
             if self._dechunker is not None:
                 self._dechunker.feed(data)
-        except (ProtocolError, TruncatedError) as fault:
+        except ProtocolError as fault:
             self.fault = fault.with_traceback(None)  # its frames hold this exchange
             return b""
         except MalformedError as error:
@@ -527,10 +526,6 @@ class Exchange:
                 raise ProtocolError(f"the response's content length is beyond {BODY_BYTES_MAX} bytes")
 
 
-def _truncated() -> TruncatedError:
-    return TruncatedError("the upstream closed the connection before the end of its response")
-
-
 async def _once(body: bytes) -> AsyncGenerator[bytes]:
     yield body
 
@@ -566,25 +561,22 @@ class Inflater:
         """Decode in steps of at most `INFLATE_STEP_BYTES_MAX`, each when it is taken, so that the loop never stalls."""
         self._in += len(data)
         for at in range(0, len(data), INFLATE_SLICE_BYTES):
-            yield from self._slice(data[at : at + INFLATE_SLICE_BYTES])
-
-    def _slice(self, data: bytes) -> Iterator[bytes]:
-        while data:
-            if self._inflate.eof:  # gzip may have several members (RFC 1952 2.2)
-                self._inflate = zlib.decompressobj(_WINDOWS[self.coding])
-                self._members_left -= 1
-            try:
-                out = self._inflate.decompress(data, INFLATE_STEP_BYTES_MAX)
-            except zlib.error:
-                raise ProtocolError("the response's compression is damaged") from None
-            self._out += len(out)
-            if self._members_left <= 0 or self._out > self._bytes_max or self._is_bomb():
-                raise LimitError("the response's compression is a bomb")
-            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
-            yield out
-
-    def _is_bomb(self) -> bool:
-        return self._out > self._free_bytes and self._out > self._in * INFLATE_RATIO_MAX
+            rest = data[at : at + INFLATE_SLICE_BYTES]
+            while rest:
+                if self._inflate.eof:  # gzip may have several members (RFC 1952 2.2)
+                    self._inflate = zlib.decompressobj(_WINDOWS[self.coding])
+                    self._members_left -= 1
+                try:
+                    out = self._inflate.decompress(rest, INFLATE_STEP_BYTES_MAX)
+                except zlib.error:
+                    raise ProtocolError("the response's compression is damaged") from None
+                self._out += len(out)
+                if self._members_left <= 0 or self._out > min(
+                    self._bytes_max, max(self._free_bytes, self._in * INFLATE_RATIO_MAX)
+                ):
+                    raise LimitError("the response's compression is a bomb")
+                rest = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+                yield out
 
     def close(self) -> None:
         """Raise TruncatedError if the body ended too early."""

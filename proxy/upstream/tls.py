@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from ..limits import RECEIVE_BYTES_MAX, TLS_RECORDS_BYTES_MAX
+from ..limits import RECEIVE_BYTES_MAX
 
 __all__ = ["TlsStream", "client_context"]
 
@@ -92,7 +92,7 @@ class TlsStream(trio.abc.Stream):
     def _decrypted(self) -> bytes:
         parts: list[bytes] = []
         try:
-            while data := self._tls.read(TLS_RECORDS_BYTES_MAX):
+            while data := self._tls.read(RECEIVE_BYTES_MAX):
                 parts.append(data)
             self._closed = True
         except ssl.SSLWantReadError:

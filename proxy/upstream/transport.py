@@ -40,7 +40,6 @@ class Pool:
         self._idle: dict[Origin, deque[Connection]] = {}
         self._idle_max = idle_max
         self._idle_timeout_s = idle_timeout_s
-        self._closed = False
 
     def __len__(self) -> int:
         return sum(map(len, self._idle.values()))
@@ -59,7 +58,7 @@ class Pool:
 
     async def give(self, connection: Connection) -> None:
         """Keep a reusable connection for the next request, or close it."""
-        if self._closed or self._idle_max < 1:
+        if self._idle_max < 1:
             await connection.aclose()
             return
         connection.idle_since = trio.current_time()
@@ -70,20 +69,18 @@ class Pool:
 
     async def expire(self) -> None:
         """Close what has been idle for too long; the caller does so now and then."""
-        await self._close_until(trio.current_time() - self._idle_timeout_s)
-
-    async def aclose(self) -> None:
-        """Close all of them, and each that is given back later."""
-        self._closed = True
-        await self._close_until(trio.current_time())
-
-    async def _close_until(self, since: float) -> None:
+        since = trio.current_time() - self._idle_timeout_s
         for origin, stack in list(self._idle.items()):
             while stack and stack[0].idle_since <= since:
                 connection = stack.popleft()
                 if not stack:
                     del self._idle[origin]
                 await connection.aclose()
+
+    async def aclose(self) -> None:
+        """Close all of them, and each that is given back later."""
+        self._idle_max, self._idle_timeout_s = 0, 0.0
+        await self.expire()
 
 
 class UpstreamTransport:

@@ -14,7 +14,6 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -155,7 +154,7 @@ def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers
 
 def content_type_refusal(headers: Headers) -> Refusal | None:
     """Return the 415 for a request that is not JSON: pages can send other types without a preflight (C11)."""
-    if len(headers.all(b"content-type")) == 1 and headers.media_type() == b"application/json":
+    if headers.media_type() == b"application/json":  # a repeated one was refused
         return None
     return Refusal(415, "unsupported_media_type", "Send this request with content-type: application/json.")
 
@@ -228,13 +227,9 @@ def salt_of(folder: Path | None) -> bytes:
         return secrets.token_bytes(SALT_BYTES)
     path = folder / _SALT_FILE
     try:
-        return _read_salt(path)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return _create_salt(path)
-
-
-def _read_salt(path: Path) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         salt = file.read(SALT_BYTES + 1)
     if len(salt) != SALT_BYTES:
@@ -243,20 +238,16 @@ def _read_salt(path: Path) -> bytes:
 
 
 def _create_salt(path: Path) -> bytes:
-    """Write a temporary file and link it: a crash leaves a whole salt or none, and the first of two processes wins."""
+    """Rename a file that is complete: a crash leaves a whole salt or none. One process at a time holds the folder."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f"{_SALT_FILE}.{secrets.token_hex(8)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(SALT_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            path.hardlink_to(temporary)
-        return _read_salt(path)
-    finally:
-        temporary.unlink()
+    salt, temporary = secrets.token_bytes(SALT_BYTES), path.with_name(f"{_SALT_FILE}.new")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(salt)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    return salt
 
 
 def _digest(value: bytes) -> bytes:

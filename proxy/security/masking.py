@@ -172,10 +172,6 @@ class ErrorMask(KeyMask):
 
     def _passed(self, data: bytes) -> None:
         text = self._text
-        if self._frames and data.endswith(_BLANK):
-            if text:
-                self._next(len(text))
-            return
         begun = max(0, len(text) - _BLANK_BYTES)
         text += data
         if self._frames:

@@ -46,8 +46,7 @@ class Memory:
         now = trio.current_time()
         if now >= self._sampled_at + MEMORY_SAMPLE_S:
             self._uncharged_bytes, self._sampled_at = self._resident() - self.held_bytes, now
-        reserved = min(MEMORY_RESERVED_BYTES, self._max_bytes // 8)
-        reserved *= 1 if spare else 2
+        reserved = min(MEMORY_RESERVED_BYTES, self._max_bytes // 8) * (1 if spare else 2)
         return max(self._idle_bytes, self._uncharged_bytes) + self.held_bytes + size + reserved <= self._max_bytes
 
 

@@ -157,12 +157,8 @@ def retry_after_s(value: str, now: float) -> float | None:
     if re.fullmatch(r"\d{1,18}(?:\.\d{1,9})?", text, re.ASCII):
         return float(text)
     try:
-        at = parsedate_to_datetime(text)
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
     except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    try:
-        return max(0.0, at.timestamp() - now)
-    except (ValueError, OverflowError):
         return None
 
 
@@ -284,10 +280,6 @@ class Signals:
         self.wanted.add(signal)
         if self.waiting is not None:
             self.waiting.cancel()
-
-    def attempt(self, now: float) -> None:
-        """Begin to wait for the first byte."""
-        self.progress_at, self.progressed, self.grace_at = now, False, inf
 
     def grace(self, now: float) -> None:
         """Wait a moment for the terminator: every choice has its finish reason."""

@@ -5,7 +5,6 @@ continues from the tape, as every follower does from the start. So no buffer gro
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
 
 import trio
 from trio.lowlevel import ParkingLot
@@ -14,11 +13,14 @@ from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 
 from ..limits import FINAL_SEND_TIMEOUT_S, SEND_BYTES_MAX, SLICE_RECORDS, WINDOW_BYTES_MAX
-from ..server.asgi import ClientConnection, Send
+from ..server.asgi import Send
+from ..server.connection import Exchange
 from ..store.store import Store, StoreError
 from .http_responses import Answer
 
 __all__ = ["Delivery"]
+
+_Unread = Callable[[], Awaitable[None]] | None
 
 
 class Delivery:
@@ -50,6 +52,7 @@ class Delivery:
         self._behind = False
         self._news = ParkingLot()
         self._room = trio.Event()
+        self._sending = trio.CancelScope()
 
     # -- the relay ----------------------------------------------------------------------------------------------------
 
@@ -88,22 +91,15 @@ class Delivery:
 
     # -- the client ---------------------------------------------------------------------------------------------------
 
-    async def run(
-        self,
-        store: Store,
-        send: Send,
-        connection: ClientConnection,
-        unread: Callable[[], Awaitable[None]] | None = None,
-        *,
-        head: bool = False,
-    ) -> None:
+    async def run(self, store: Store, send: Send, connection: Exchange, unread: _Unread, *, head: bool) -> None:
         """Send the answer until it is whole or broken, or the client has left. `unread` reads what the client still
         sends; without a body for `head`.
         """
         whole = False
         try:
             async with trio.open_nursery() as nursery:
-                connection.on_left(partial(self._client_left, nursery.cancel_scope))
+                self._sending = nursery.cancel_scope
+                connection.on_left(self.leave_client)
                 if unread is not None:
                     nursery.start_soon(unread)
                 while self.answer is None and not self.ended.is_set():
@@ -176,15 +172,12 @@ class Delivery:
         self.sent_n = self.published_n if not self.left else self.sent_n
         return True
 
-    def _client_left(self, scope: trio.CancelScope) -> None:
-        self.leave_client()
-        scope.cancel()
-
     def leave_client(self) -> None:
         """Note that the client has gone, or has been sent everything."""
         if not self.left:
             self.left = True
             self._parts.clear()
+            self._sending.cancel()
             self.leave()
 
     # -- followers ----------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from ..memory import Charge, Memory
 from ..server.asgi import Reaper
 from ..store.catalogue_row import CatalogueRow, Running
 from ..store.store import Store, StoreError
-from ..upstream.connection import Read, WireError
+from ..upstream.connection import End, Read, WireError
 from ..upstream.transport import UpstreamTransport
 from .attempts import (
     OUR_CAUSES,
@@ -123,19 +123,17 @@ class Relay:
         left = partial(self.signals.send, "left")
         self.delivery = Delivery(stream, request.caller, request.route.name, now, on_left=left)
         self.delivery.taped = bool(request.dialect) or request.route.tape
-        self.recording = Recording(
-            stream,
-            services.store if self.delivery.taped else None,
-            now,
-            serve_on=config.on_log_failure == "serve",
-        )
+        store = services.store if self.delivery.taped else None
+        self.recording = Recording(stream, store, now, serve_on=config.on_log_failure == "serve")
         if request.verbatim:  # what we cannot read passes all the same
             self.recording.recorder.beyond = "rest" if request.dialect else "body"
         if isinstance(request.body, Upload):
             self.recording.turn = trio.Lock()  # the relay writes, and the task that sends the upload
         self._arrived_us = int(services.wall() * 1_000_000)
         self.charge = request.charge
-        self.tool_results = ToolResults.of(stream, request, services.answers, self._arrived_us)
+        found = request.contents.results
+        #: The tool results in the request, which from now on are found by retries; None if it brings none, as most.
+        self.tool_results = found and ToolResults(stream, request, found, services.answers, self._arrived_us)
         self.body = request.body
         self._request = request
         self._on_over = on_over
@@ -168,7 +166,6 @@ class Relay:
                 while not cause:
                     self.attempts += 1
                     self._response, self._fault, self._error_body = None, None, bytearray()
-                    self._held.release()
                     outcome = await self._ask()
                     if isinstance(outcome, UpstreamResponse):
                         self._response = outcome
@@ -207,7 +204,7 @@ class Relay:
         """
         upstream, recording = self._upstream, self.recording
         body = await upstream.body()
-        self.signals.attempt(trio.current_time())
+        self.signals.progress_at, self.signals.progressed, self.signals.grace_at = trio.current_time(), False, inf
         done, cause = trio.Event(), ""
         untaped: StoreError | None = None
         async with trio.open_nursery() as nursery:
@@ -295,7 +292,7 @@ class Relay:
                     finally:
                         signals.waiting = None
                     if read is None:
-                        cause = "framed" if response.framed else "eof"
+                        cause = "framed" if response.body.end is End.FRAMED else "eof"
                     elif signals.wanted and scope.cancel_called:  # in the same moment; a write must not be cancelled
                         late = read
                     else:
@@ -311,8 +308,8 @@ class Relay:
         """Record the head; return the cause if it ends the stream already."""
         request, recording = self._request, self.recording
         recording.later(recording.record("head", response.head_keys()))
-        if self._request.verbatim and self.delivery.answer is None:
-            await self._commit(relayed_head(response.status, response.headers, self.stream, decoded=response.decoded))
+        if self._request.verbatim:
+            await self._commit_relayed(response)
         shape = response.shape = shape_of(request, response)
         if shape is Shape.SNIFF:
             cause = await self._sniff(response)
@@ -402,11 +399,11 @@ class Relay:
             return "limit" if too_long else ""
         # DeepSeek sends empty lines for minutes before a whole answer: they keep the client's connection open too.
         if too_long or (read.data.isspace() and read.t >= self.signals.published_at + request.route.keepalive_s):
-            await self._commit_whole(response)
+            await self._commit_relayed(response)
         return ""
 
-    async def _commit_whole(self, response: UpstreamResponse) -> None:
-        """Fix the status of a whole answer, which is held until its end so that half of one can become an error."""
+    async def _commit_relayed(self, response: UpstreamResponse) -> None:
+        """Fix the status of an answer that passes. A whole one waits for its end: half of one can become an error."""
         if self.delivery.answer is None:
             await self._commit(relayed_head(response.status, response.headers, self.stream, decoded=response.decoded))
 
@@ -437,7 +434,7 @@ class Relay:
         half = ending == "truncated" and (self._fault is not None or not recording.emitter.wire.choices)
         fine = ended and not failed and self._received_bytes > 0 and not half
         if not request.streams and (fine or self.delivery.answer is not None):
-            await self._commit_whole(response)
+            await self._commit_relayed(response)
             return "eof" if ended and half else cause
         if request.streams and (recording.emitter.delivered or ending == "completed"):
             return cause
@@ -482,6 +479,7 @@ class Relay:
         if self._response is not None:
             keys |= self._response.end_keys()
         self.recording.later(self.recording.record("failed", keys))
+        self._held.release()
         if decision.next is not Next.GIVE_UP:
             return await self._wait(trio.Event(), trio.current_time() + decision.after_s)
         self.why = "" if self.recording.emitter.wire.error else failure.message  # no log has the upstream's words
@@ -567,9 +565,15 @@ class Relay:
         if "shutdown" in wanted:
             return "shutdown"
         if "left" in wanted:
-            cause = await self._reader_left(now)
-            if cause:
-                return cause
+            route = self._request.route
+            if self.delivery.left:
+                signals.keepalives = False
+                await self._record_gone()
+            if self.delivery.readers <= 0:
+                keep = self._request.resumes or route.on_client_gone == "keep"
+                if not keep and route.on_client_gone == "cancel":
+                    return "client_gone"
+                signals.leave(now + (route.keep_s if keep else route.drain_s))
         if now >= signals.leave_at and self.delivery.readers <= 0:
             return "client_gone"
         if now >= signals.grace_at:
@@ -582,19 +586,6 @@ class Relay:
             if self.delivery.answer is None:
                 await self._commit(stream_head(self._upstream.headers, self.stream))
             await self._write([self.recording.record("keepalive")])
-        return ""
-
-    async def _reader_left(self, now: float) -> str:
-        route = self._request.route
-        if self.delivery.left:
-            self.signals.keepalives = False
-            await self._record_gone()
-        if self.delivery.readers > 0:
-            return ""
-        keep = self._request.resumes or route.on_client_gone == "keep"
-        if not keep and route.on_client_gone == "cancel":
-            return "client_gone"
-        self.signals.leave(now + (route.keep_s if keep else route.drain_s))
         return ""
 
     # -- the one ending -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 import trio
@@ -84,6 +84,7 @@ class Upload:
     def __init__(self, receive: Receive, bytes_max: int) -> None:
         self._receive = receive
         self._left_bytes = bytes_max
+        #: There are no more pieces, or the upstream has answered and none is wanted.
         self.done = trio.Event()
         #: The last piece has come.
         self.whole = False
@@ -109,10 +110,6 @@ class Upload:
                 return data
         raise StopAsyncIteration
 
-    def abandon(self) -> None:
-        """Yield no more pieces: the upstream has answered."""
-        self.done.set()
-
     async def drain(self) -> None:
         """Read what the client sends after its last relayed piece, until it disconnects: it may not read before."""
         await self.done.wait()
@@ -126,21 +123,17 @@ async def whole_body(receive: Receive, bytes_max: int, held: Charge | None) -> b
     `held` is charged for it as it comes: without a length it could not be charged before.
     """
     parts: list[bytes] = []
-    left_bytes = bytes_max
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            if message.get("limit"):  # C16
-                raise AnswerError(_bad_request(408, message["limit"], "body_timeout", CLOSE))
+    try:
+        async for data in Upload(receive, bytes_max):
+            if held is not None:
+                take(held, READ_WHOLE_TIMES * len(data))
+            parts.append(data)
+    except UploadError as bad:
+        if bad.cause == "client_gone":
             return None
-        parts.append(message.get("body", b""))
-        left_bytes -= len(parts[-1])
-        if left_bytes < 0:
-            raise AnswerError(too_long(bytes_max))
-        if held is not None:
-            take(held, READ_WHOLE_TIMES * len(parts[-1]))
-        if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        slow = bad.cause == "slow_upload"  # C16
+        raise AnswerError(_bad_request(408, str(bad), "body_timeout", CLOSE) if slow else too_long(bytes_max)) from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def decoded(body: bytes, coding: str, bytes_max: int, threads: trio.CapacityLimiter, held: Charge) -> bytes:
@@ -385,18 +378,10 @@ class ToolResults:
         ]
         self._links: dict[str, Link] = {}
         self._scope = trio.CancelScope()
-
-    @classmethod
-    def of(cls, stream: str, request: StreamRequest, running: Running, arrived_us: int) -> Self | None:
-        """Return the results in a request, which from now on are found by retries; None if it brings none, as most."""
-        if request.contents.results is None:
-            return None
-        results = cls(stream, request, request.contents.results, running, arrived_us)
-        running.enter(results._rows)
-        return results
+        running.enter(self._rows)
 
     async def look_up(self, store: Store) -> None:
-        """Search until every call is found or `stop` is called."""
+        """Search until every call is found or `keys` ends it."""
         with self._scope:
             for pause_s in (0.0, *LOOK_UP_AGAIN_S):
                 await trio.sleep(pause_s)
@@ -412,14 +397,10 @@ class ToolResults:
 
     def keys(self, *, outputs: bool) -> dict[str, Any]:
         """End the search and return the keys of the `results` record, with the outputs if wanted."""
-        self.stop()
-        return results_keys(self._found, self._arguments, self._request_digest, self._links, outputs=outputs)
-
-    def stop(self) -> None:
-        """End the search."""
         self._scope.cancel()
+        return results_keys(self._found, self._arguments, self._request_digest, self._links, outputs=outputs)
 
     def over(self) -> None:
         """Forget the results: their stream has ended, and the catalogue has them if it ever will."""
-        self.stop()
+        self._scope.cancel()
         self._running.leave(self._rows)

@@ -1,7 +1,7 @@
 """The upstream's side of a relay: the request to one upstream after the other, and the response that comes back."""
 
 import hashlib
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from enum import Enum, auto
 from functools import partial
 from typing import Any
@@ -24,6 +24,9 @@ from .attempts import Decision, Failure, Next, decide
 from .stream_request import StreamRequest, Upload, UploadError, in_thread_if_large, unstreamed, with_usage
 
 __all__ = ["Shape", "UpstreamRequest", "UpstreamResponse", "shape_of"]
+
+
+_Secrets = tuple[tuple[Secret, ...], tuple[Secret, ...]]
 
 
 class Shape(Enum):
@@ -68,10 +71,7 @@ class UpstreamRequest:
     def attempt_keys(self, number: int) -> dict[str, Any]:
         """Return the keys of the `attempt` record."""
         target = self._request.route.targets[self._target]
-        keys: dict[str, Any] = {"number": number, "upstream": target.name}
-        if self._unstreamed:
-            keys["unstreamed"] = True
-        return keys
+        return {"number": number, "upstream": target.name, **({"unstreamed": True} if self._unstreamed else {})}
 
     async def body(self) -> bytes | Upload:
         """Return the body as this attempt sends it. It cannot be cancelled, since every tape must have a beginning."""
@@ -114,13 +114,11 @@ class UpstreamRequest:
             outgoing = self._transport.addressed(origin, request.method.encode("ascii"), path, headers, body)
             head, received = await self._transport.exchange(outgoing, once=request.route.repeats != "always")
             if isinstance(request.body, Upload):
-                request.body.abandon()
+                request.body.done.set()
             answered = Headers(head.headers)
-            secrets, quoted = self._secrets(head.status, answered)
+            secrets = self._secrets(head.status, answered)
             try:
-                response = UpstreamResponse(
-                    head.status, answered, received, secrets, quoted=quoted, verbatim=request.verbatim
-                )
+                response = UpstreamResponse(head.status, answered, received, secrets, verbatim=request.verbatim)
             except WireError:
                 await received.aclose()
                 raise
@@ -169,7 +167,7 @@ class UpstreamRequest:
         if self._unstreamed and len(self._no_streaming) < UNSTREAMED_MAX:
             self._no_streaming.add((self._request.route.name, self._request.facts.model))
 
-    def _secrets(self, status: int, headers: Headers) -> tuple[tuple[Secret, ...], tuple[Secret, ...]]:
+    def _secrets(self, status: int, headers: Headers) -> _Secrets:
         """Return what this upstream was given and may echo anywhere, and in errors alone.
 
         A key of ours is searched for everywhere. The caller's own is searched for in errors, where upstreams quote it,
@@ -193,21 +191,13 @@ class UpstreamResponse:
     A body that comes compressed although that was not asked for is decoded, within bounds (U51, U52).
     """
 
-    def __init__(
-        self,
-        status: int,
-        headers: Headers,
-        body: Exchange,
-        secrets: Sequence[Secret],
-        *,
-        quoted: Sequence[Secret],
-        verbatim: bool,
-    ) -> None:
-        """`secrets` are what this upstream was given and may echo; `quoted` is what it may echo in errors alone."""
+    def __init__(self, status: int, headers: Headers, body: Exchange, secrets: _Secrets, *, verbatim: bool) -> None:
+        """`secrets` are what this upstream was given and may echo anywhere, and what in errors alone."""
+        everywhere, quoted = secrets
         self.status = status
         self.body = body
         self.shape = Shape.BODY
-        self._mask = KeyMask(secrets) if secrets else None
+        self._mask = KeyMask(everywhere) if everywhere else None
         mask = self._mask
         self.headers = headers if mask is None else Headers([(name, mask.whole(value)) for name, value in headers])
         #: The media type and the content coding, in lower case.
@@ -227,11 +217,6 @@ class UpstreamResponse:
         self._pieces: Iterator[Read] = iter(())
         self._fault: WireError | None = None
         self._t = body.head_t
-
-    @property
-    def framed(self) -> bool:
-        """Whether the body ended by its own framing."""
-        return self.body.end is End.FRAMED
 
     @property
     def over(self) -> bool:
@@ -259,7 +244,7 @@ class UpstreamResponse:
             keys["framing"] = "length"
             if length.isdecimal():
                 keys["length"] = int(length)
-        elif not self.framed:
+        elif self.body.end is not End.FRAMED:
             keys["framing"] = "close"
         return keys
 
@@ -272,7 +257,7 @@ class UpstreamResponse:
             return {"framed": False, "broke": self.body.fault.ending}
         if self.body.end is End.CLOSED:
             return {"framed": False, "broke": "closed"}
-        return {"framed": self.framed}
+        return {"framed": self.body.end is End.FRAMED}
 
     def receiver(self) -> Callable[[], Awaitable[Read | None]]:
         """Return what waits for the next read: no layer of ours where nothing is masked or decoded."""

@@ -1,4 +1,4 @@
-"""What the apps see of the server: plain ASGI, one extension of ours, and one task for all deadlines.
+"""What the apps see of the server: plain ASGI, its settings, and one task for all deadlines.
 
 A read or a send needs no cancel scope of its own: a check is called when its deadline may have passed; mostly the
 deadline has moved on by then. A `fail_after` for each send costs 8 us, this costs nothing.
@@ -9,30 +9,17 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from math import floor, inf
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import trio
 
 from ..limits import LATE_S, SHUTDOWN_DRAIN_S, SHUTDOWN_GRACE_S
 
-__all__ = ["App", "Check", "ClientConnection", "Reaper", "Receive", "Send", "ServerSettings", "together"]
+__all__ = ["App", "Check", "Reaper", "Receive", "Send", "ServerSettings", "together"]
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
-
-
-class ClientConnection(Protocol):
-    """The extension `scope["extensions"]["wiretape"]`: what ASGI cannot express about the client's connection."""
-
-    def abort(self) -> None:
-        """End the response so that the client can see that it is not complete; later sends do nothing."""
-
-    def on_left(self, callback: Callable[[], None] | None) -> None:
-        """Set what is called, once, as soon as the client is seen to have left, even while no `receive` is pending.
-
-        It is called at once if that was seen already, and never after the response is complete.
-        """
 
 
 def _silent(*_: object) -> None:

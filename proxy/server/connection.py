@@ -79,13 +79,10 @@ class ClientSocket:
         self.end_by = trio.current_time() + REQUEST_HEAD_TIMEOUT_S
         self._check_once = partial(_check, weakref.ref(self), again=False)
         self.watch(self, REQUEST_HEAD_TIMEOUT_S)
-
-    def addresses(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Return the addresses of the client and of this server, without names if the client has left."""
-        try:
-            return self._socket.getpeername()[:2], self._socket.getsockname()[:2]
-        except OSError:
-            return ("", 0), ("", 0)
+        self.peer = self.own = ("", 0)
+        """The addresses of the client and of this server."""
+        with suppress(OSError):  # the client has left
+            self.peer, self.own = self._socket.getpeername()[:2], self._socket.getsockname()[:2]
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -222,7 +219,10 @@ def _check(reference: "weakref.ref[ClientSocket | Exchange]", now: float, *, aga
 
 
 class Exchange:
-    """The state of one request; its connection feeds it, its app receives and sends. It is the `ClientConnection`."""
+    """The state of one request; its connection feeds it, its app receives and sends.
+
+    It is the extension `scope["extensions"]["wiretape"]`: `on_left` and `abort` are what ASGI cannot express.
+    """
 
     def __init__(self, head: RequestHead, client: ClientSocket, settings: ServerSettings) -> None:
         self.keep_alive = head.keep_alive
@@ -266,7 +266,8 @@ class Exchange:
             await app(scope, self.receive, self.send)
         except* Exception as group:  # noqa: BLE001 - it is logged
             self._settings.log(f"an app failed: {_one_line(group)}")
-        self.close()
+        if not self.over:
+            self.close()
 
     async def feed(self, data: bytes) -> bytes:
         """Take what was read of the body, and wait while the app has enough; return what came after the body.
@@ -334,7 +335,7 @@ class Exchange:
 
     def close(self) -> None:
         """End a response that its app has not ended."""
-        if not (self.over or self._framing):
+        if not self._framing:
             self._client.send_now(refusal_bytes(Refusal(500, "Internal error. The log has the details.")))
             self._client.linger()
         self.abort()
@@ -342,13 +343,19 @@ class Exchange:
     # -- the app's side -----------------------------------------------------------------------------------------------
 
     def on_left(self, callback: Callable[[], None] | None) -> None:
-        """Implement ClientConnection."""
+        """Set what is called, once, as soon as the client is seen to have left, even while no `receive` is pending.
+
+        It is called at once if that was seen already, and never after the response is complete.
+        """
         self._callback = callback
         if self._left and not self.over:
             self._notify()
 
     def abort(self) -> None:
-        """Implement ClientConnection: a framed response shows that its end is missing, another one needs a reset."""
+        """End the response so that the client can see that it is not complete; later sends do nothing.
+
+        A framed response shows that its end is missing, another one needs a reset.
+        """
         if self.over:
             return
         self._finish()
@@ -465,8 +472,7 @@ class Connection:
         self, app: App, client: ClientSocket, settings: ServerSettings, hold: "Callable[[Connection, int], None]"
     ) -> None:
         """`hold` accounts for the bytes of an incomplete head."""
-        self._addresses = client.addresses()
-        host = self._addresses[0][0]
+        host = client.peer[0]
         self.caller = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8] if ":" in host else host
         """The address of the client, or its network of IPv6."""
         self._app = app
@@ -528,9 +534,9 @@ class Connection:
             head = await self._read_head(data)
             if head is None:
                 return
-            self._client.expect(inf)
+            self._client.end_by = inf
             exchange = self._exchange = Exchange(head, self._client, self._settings)
-            nursery.start_soon(exchange.run, self._app, _scope(head, exchange, self._addresses))
+            nursery.start_soon(exchange.run, self._app, _scope(head, exchange, self._client))
             data = await self._read_on(exchange, head.rest)
 
     async def _read_head(self, data: bytes) -> RequestHead | None:
@@ -594,7 +600,7 @@ class Connection:
         return None if self._client.over else bytes(after)
 
 
-def _scope(head: RequestHead, exchange: Exchange, addresses: tuple[Any, Any]) -> dict[str, Any]:
+def _scope(head: RequestHead, exchange: Exchange, client: ClientSocket) -> dict[str, Any]:
     path, _, query = head.target.partition(b"?")
     return {
         "type": "http",
@@ -607,8 +613,8 @@ def _scope(head: RequestHead, exchange: Exchange, addresses: tuple[Any, Any]) ->
         "query_string": query,
         "root_path": "",
         "headers": head.headers,
-        "client": addresses[0],
-        "server": addresses[1],
+        "client": client.peer,
+        "server": client.own,
         "state": {},
         "extensions": {"wiretape": exchange},
     }

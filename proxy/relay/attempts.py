@@ -52,17 +52,11 @@ OUR_CAUSES: Final = frozenset({"shutdown", "internal", "upload", "slow_upload"})
 _EXCHANGE_ENDINGS: Final[Mapping[str, str]] = MappingProxyType(
     {"eof": "truncated", "closed": "truncated", "status": "upstream_error", "upload": "limit", "slow_upload": "limit"}
 )
-#: The HTTP status of an ending, for a client without one.
-_STATUS_OF: Final[Mapping[str, int]] = MappingProxyType(
-    {"stalled": 504, "shutdown": 503, "internal": 500, "limit": 502}
-)
 _UNUSABLE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "truncated": "The upstream closed the connection before sending any content.",
-        "reset": "The upstream reset the connection.",
         "protocol": "The upstream did not answer with a stream.",
         "limit": "The response of the upstream exceeds a limit.",
-        "stalled": "The upstream sent nothing in time.",
     }
 )
 
@@ -239,7 +233,7 @@ def failure_answer(
     """Return the HTTP answer of a stream that failed before it had a status: the upstream's own error, or ours."""
     extra: tuple[Header, ...] = (stream_header(stream), *(((b"x-should-retry", b"false"),) if exhausted else ()))
     if not (failure.answered or body):
-        status = failure.status or (504 if failure.timed_out else _STATUS_OF.get(failure.ending, 502))
+        status = failure.status or (504 if failure.timed_out or failure.ending == "stalled" else 502)
         return error(status, failure.message, type="upstream_error", code=failure.ending, headers=extra)
     answer = wrapped_error(failure.status or 502, upstream_headers, body)
     headers = answer.headers

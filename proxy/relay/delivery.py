@@ -5,6 +5,7 @@ continues from the tape, as every follower does from the start. So no buffer gro
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 
 import trio
 from trio.lowlevel import ParkingLot
@@ -145,7 +146,7 @@ class Delivery:
             self.sent_bytes = self.published_bytes
             return self._catch_up()
         emitter, at = Emitter(), 0
-        try:
+        with suppress(StoreError):  # the tape is shorter than what was published
             async for records in store.follow(self.stream):
                 for n, data in _pieces(emitter, records):
                     fresh, at = data[max(0, self.sent_bytes - at) :], at + len(data)
@@ -160,8 +161,6 @@ class Delivery:
                     await self._news.park()  # what is on the tape is published a moment later
                 if self._catch_up():
                     return True
-        except StoreError:
-            pass  # the tape is shorter than what was published
         return self._catch_up()
 
     def _catch_up(self) -> bool:

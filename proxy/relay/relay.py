@@ -471,11 +471,9 @@ class Relay:
             "ending": failure.ending,
             "message": failure.message,
             "next": decision.next.value,
+            **({"status": failure.status} if failure.status else {}),
+            **({"after_ms": round(decision.after_s * 1_000)} if decision.after_s else {}),
         }
-        if failure.status:
-            keys["status"] = failure.status
-        if decision.after_s:
-            keys["after_ms"] = round(decision.after_s * 1_000)
         if self._response is not None:
             keys |= self._response.end_keys()
         self.recording.later(self.recording.record("failed", keys))

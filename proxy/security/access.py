@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -182,14 +183,11 @@ def _is_own_host(config: Config, given: str) -> bool:
     name, bound = found[1], config.host.lower()
     if name in _LOCAL_HOSTS or name in config.hosts or name.strip("[]") == bound.strip("[]"):
         return True
-    if bound not in _EVERYWHERE:
-        return False
-    # Listening on every address, any address is the bound one. What a page can point at this machine is a name.
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
+    if bound in _EVERYWHERE:  # any address is the bound one: what a page can point at this machine is a name
+        with suppress(ValueError):
+            ipaddress.ip_address(name.strip("[]"))
+            return True
+    return False
 
 
 def _refuse_origin(config: Config, headers: Headers) -> Refusal | None:

@@ -59,7 +59,6 @@ _NOT_NAMED: Final = frozenset(
     {*CREDENTIAL_HEADERS, b"content-encoding", b"content-length", b"content-type", b"host", b"retry-after"}
 )
 
-
 _HERMES: Final = b"x-hermes-tool-progress"
 
 #: The encoding is kept because a compressed body cannot be read without it.

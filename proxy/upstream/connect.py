@@ -14,17 +14,18 @@ from typing import Any, Final, cast
 
 import trio
 
-from ..config.model import Egress
-from ..limits import CONNECT_TIMEOUT_S, LOOKUPS_MAX
+from ..config.model import Egress, UpstreamSettings
+from ..limits import LOOKUPS_MAX
 from .connection import Connection, Exchange, Origin, Outgoing, RefusedError, WireError
 from .tls import TlsStream
 
-__all__ = ["Connector", "OpenTcp", "Resolver"]
+__all__ = ["DEFAULTS", "Connector", "OpenTcp", "Resolver"]
 
 OpenTcp = Callable[[str, int], Awaitable[trio.abc.Stream]]
 """Opens TCP by name: trio.open_tcp_stream, which tries all addresses (RFC 8305), or a test's own."""
 
 
+DEFAULTS: Final = UpstreamSettings()
 _STAGES: Final = {
     "connect": "while resolving the name or connecting",
     "proxy": "while waiting for the egress proxy",
@@ -42,16 +43,11 @@ class Connector:
     """The settings for opening streams; it holds no stream."""
 
     def __init__(
-        self,
-        context: ssl.SSLContext,
-        *,
-        egress: Egress | None = None,
-        timeout_s: float = CONNECT_TIMEOUT_S,
-        open_tcp: OpenTcp = trio.open_tcp_stream,
+        self, context: ssl.SSLContext, settings: UpstreamSettings = DEFAULTS, open_tcp: OpenTcp = trio.open_tcp_stream
     ) -> None:
-        self._egress = egress
+        self._egress = settings.egress
         self._context = context
-        self._timeout_s = timeout_s
+        self._timeout_s = settings.connect_timeout_s
         self._open_tcp = open_tcp
 
     async def connect(self, origin: Origin) -> trio.abc.Stream:

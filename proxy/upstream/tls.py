@@ -7,7 +7,6 @@ completed. It sends no alert on close, because a close must never wait, and a re
 
 import ssl
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -15,15 +14,13 @@ from ..limits import RECEIVE_BYTES_MAX
 
 __all__ = ["TlsStream", "client_context"]
 
-_ALPN: Final = ("http/1.1",)
-
 
 def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
     """Return a context that trusts the system's store (or SSL_CERT_FILE's) and, in addition, the CAs in `ca_file`."""
     context = ssl.create_default_context()
     if ca_file is not None:
         context.load_verify_locations(ca_file)
-    context.set_alpn_protocols(_ALPN)
+    context.set_alpn_protocols(["http/1.1"])
     context.options |= ssl.OP_NO_RENEGOTIATION
     assert context.check_hostname, "host names are checked"
     assert context.verify_mode is ssl.CERT_REQUIRED, "certificates are required"

@@ -19,7 +19,7 @@ from wiretape.events.core.errors import LocalError
 from ..config.model import UpstreamSettings
 from ..http1 import Header
 from ..limits import IDLE_CONNECTION_TIMEOUT_S, IDLE_CONNECTIONS_MAX, STALE_CONNECTION_S
-from .connect import Connector, OpenTcp
+from .connect import DEFAULTS, Connector, OpenTcp
 from .connection import Connection, Exchange, Head, Origin, Outgoing, ResetError, TruncatedError
 from .tls import client_context
 
@@ -94,15 +94,10 @@ class UpstreamTransport:
         context: ssl.SSLContext | None = None,
     ) -> None:
         """Read the trust store, which takes some 30 ms, unless a context is given."""
-        settings = settings or UpstreamSettings()
+        settings = settings or DEFAULTS
         self._egress = settings.egress
         self._write_timeout_s = settings.write_timeout_s
-        self._connector = Connector(
-            context or client_context(settings.ca_file),
-            egress=settings.egress,
-            timeout_s=settings.connect_timeout_s,
-            open_tcp=open_tcp,
-        )
+        self._connector = Connector(context or client_context(settings.ca_file), settings, open_tcp)
         self.pool = Pool()
 
     def addressed(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from ..core import limits
-from ..core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse
+from ..core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse, values_at_most
 from ..core.lifecycle import STATUS_ON_WIRE, State
 from ..core.model import Event, ForeignFrame, ResponseStarted, Terminator, ToolProgress, UpstreamError, Usage
 from ..emission.dialect import Context, Step
@@ -98,7 +98,9 @@ class Repair:
         data = data.removeprefix(BOM).strip()
         value = parse(data)
         if value is ABSENT and data.startswith(b"{"):
-            return []  # the beginning of one: a cut like any other
+            # The beginning of one is a cut like any other; one of too many values (logprobs) stays unread.
+            self._context.live.overflow |= values_at_most(data) > limits.JSON_VALUES_MAX
+            return []
         answer: dict[str, Any] = as_object(value)
         if answer.get("error"):
             return self._failed(Out(n, _error(answer["error"]), repair="unframed"), as_object(answer.get("usage")))

@@ -53,13 +53,13 @@ def _integer(digits: str) -> int | float:
 _decode: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer).decode
 
 
-def parse(text: bytes) -> Any:
-    """Return the value, or ABSENT; also for text that may hold more than `JSON_VALUES_MAX` values.
+def parse(text: bytes, values_max: int = JSON_VALUES_MAX) -> Any:
+    """Return the value, or ABSENT; also for text that may hold more than so many values.
 
     orjson refuses what JSON allows (lone surrogates of an emoji split over two deltas, 1e999); the standard library
     reads those.
     """
-    if len(text) > JSON_VALUES_MAX and values_at_most(text) > JSON_VALUES_MAX:
+    if len(text) > values_max and values_at_most(text) > values_max:
         return ABSENT
     try:
         return orjson.loads(text)

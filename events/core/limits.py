@@ -21,6 +21,9 @@ JSON_NESTING_MAX: Final = 512
 #: ones take 50 MB and hold up other threads for 50 ms; 64 MB of `[],[],` took 2.1 GB and 5.6 s.
 JSON_VALUES_MAX: Final = 500_000
 
+#: The same for what our own lines say of reads, four numbers for each: a million reads take 0.2 GB.
+TIMES_VALUES_MAX: Final = 4_000_000
+
 #: Names, ids and arguments of all calls of a stream, and 1,024 for each call and choice; beyond it, it ends as `limit`.
 KEPT_CHARS_MAX: Final = 16 * 1024 * 1024
 

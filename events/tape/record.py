@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from ..core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse, values_at_most
-from ..core.limits import JSON_VALUES_MAX, QUOTED_BYTES_MAX
+from ..core.limits import JSON_VALUES_MAX, QUOTED_BYTES_MAX, TIMES_VALUES_MAX
 from ..wire.sse import Frame, is_block, parse_block
 
 __all__ = ["FORMAT", "NO_KEYS", "RECEIVED", "Record", "Shape", "decode", "encode", "speaks"]
@@ -197,7 +197,7 @@ def decode(line: bytes) -> Record | str:
 
 def _checked(head: bytes, payload: bytes | None, value: Any) -> Record | str:
     """Return the record, or which of its parts a reader must not believe, since no writer of ours makes it."""
-    keys = parse(head)
+    keys = parse(head, TIMES_VALUES_MAX)
     if not is_object(keys):
         return "not a JSON object"
     n, t, kind = keys.pop("n", None), keys.pop("t", None), keys.pop("k", None)

@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, members, parse
+from wiretape.events.core.limits import TIMES_VALUES_MAX
 from wiretape.events.emit import summarise
 from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.events.tape.record import decode as decode_line
@@ -358,7 +359,7 @@ def _with_body(record: Record, body: bytes, keys: dict[str, Any]) -> Record:
 
 def _records(lines: Sequence[bytes]) -> tuple[list[Record], list[int]]:
     """Return the records of a stream, and the place of the line of each."""
-    keys = parse(lines[1]) if len(lines) > 1 else ABSENT
+    keys = parse(lines[1], TIMES_VALUES_MAX) if len(lines) > 1 else ABSENT
     if not is_object(keys) or keys.get("k") != "clock":
         raise TapeError("no clock line after the first one")
     parsed = [_record(line, at) for at, line in enumerate(lines) if at != 1]

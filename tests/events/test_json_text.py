@@ -16,7 +16,7 @@ from wiretape.events.core.json_text import (
     parse,
     values_at_most,
 )
-from wiretape.events.core.limits import JSON_NESTING_MAX, JSON_VALUES_MAX
+from wiretape.events.core.limits import JSON_NESTING_MAX, JSON_VALUES_MAX, TIMES_VALUES_MAX
 
 INFINITY: Final = float("inf")
 
@@ -55,14 +55,17 @@ def test_parses(text: bytes, value: Any) -> None:
     assert value is ABSENT or type(found) is type(value)
 
 
-@pytest.mark.parametrize("unit", [b"[],", b"1,", b'"a,b",', b'{"a":[1]},'])
-def test_text_with_more_values_than_the_bound_is_not_parsed(unit: bytes) -> None:
+@pytest.mark.parametrize(
+    ("unit", "bound"),
+    [*((unit, JSON_VALUES_MAX) for unit in (b"[],", b"1,", b'"a,b",', b'{"a":[1]},')), (b"1,", TIMES_VALUES_MAX)],
+)
+def test_text_with_more_values_than_the_bound_is_not_parsed(unit: bytes, bound: int) -> None:
     signs = sum(map(unit.count, (b",", b"[", b"{")))
-    most = (JSON_VALUES_MAX - 2) // signs  # with the bracket around them, and the first value
-    fits, beyond = (b"[" + (unit * count)[:-1] + b" " * JSON_VALUES_MAX + b"]" for count in (most, most + 1))
-    assert values_at_most(fits) <= JSON_VALUES_MAX < values_at_most(beyond + b",")
-    assert len(parse(fits)) == most
-    assert parse(b"[" + (unit * (most + 1)) + b"1]") is ABSENT
+    most = (bound - 2) // signs  # with the bracket around them, and the first value
+    fits, beyond = (b"[" + (unit * count)[:-1] + b" " * bound + b"]" for count in (most, most + 1))
+    assert values_at_most(fits) <= bound < values_at_most(beyond + b",")
+    assert len(parse(fits, bound)) == most
+    assert parse(b"[" + (unit * (most + 1)) + b"1]", bound) is ABSENT
 
 
 def nested(depth: int, inside: bytes = b"") -> bytes:

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 from tests.failures.judged import PLAIN, TOOL, each_its_own, error_of, faulty, judged, sent_payloads
 from tests.support.house import ASKED, DONE, HEAD, End, Peer, call, finish, frame, role, text, usage
 from wiretape.events.core.json_text import as_object
+from wiretape.events.core.limits import JSON_VALUES_MAX
 from wiretape.events.core.settings import Settings
 
 UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -211,6 +212,16 @@ async def test_empty_lines_before_a_whole_answer_keep_the_client_waiting(
         assert (answered.status, answered.body) == (200, b"\n" * 9 + body)
         assert answered.at == pytest.approx(20, abs=0.1)
         assert answered.ended == ("chunked" if body is WHOLE else "cut")
+
+
+async def test_whole_answer_of_too_many_values_passes_unread(autojump_clock: MockClock) -> None:
+    """As 4,000 tokens with 20 logprobs each are. Nothing says that it is half."""
+    body = WHOLE.replace(b'"finish_reason"', b'"logprobs":[%b0],"finish_reason"' % (b"0," * JSON_VALUES_MAX))
+    head = JSON_HEAD.replace(b"500", b"%d" % len(body))
+    async with faulty(peer := Peer(body, head=head)) as home:
+        answered = await home.ask(PLAIN)
+        assert (answered.status, answered.body, len(peer.requests)) == (200, body, 1)
+        assert (await home.ending())[0] == "limit"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Final
 
@@ -15,7 +16,8 @@ from tests.replay.made import stream
 from tests.support.corpus import sampled
 from tests.support.make_fixtures import TAPES
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import ABSENT, parse
+from wiretape.events.core.json_text import ABSENT, parse, values_at_most
+from wiretape.events.core.limits import TIMES_VALUES_MAX
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.record import encode as line_of
 from wiretape.events.tape.tape import Reader, Recorder, reads
@@ -234,6 +236,26 @@ def test_file_cut_after_a_stream_is_refused(left: int, why: str, verify: bool) -
         return  # without a stream there is nothing to play
     for by_hand in (data.replace(b'"streams":2', b'"streams":%d' % left), data.replace(b',"streams":2', b"")):
         assert len(files.parse(by_hand, verify=verify).streams) == left
+
+
+def test_a_stream_of_very_many_reads_is_sealed_and_read() -> None:
+    """Four numbers for each read are more than the values that are read of a request or an answer."""
+    recorder = Recorder()
+    records = [recorder.record("open", 0, {"format": 1}), *recorder.attempt(0, {"number": 1})]
+    for t in range(1, 170_000):
+        records += recorder.read(t, b":")
+    records += [*recorder.rest(170_000), recorder.end(170_000, {"cause": "eof"})]
+    assert Reader().feed(b"".join(map(line_of, records))) == records
+    assert decode(encode({}, [records])).streams == [records]
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_strangers_clock_is_read_up_to_a_bound(beyond: int) -> None:
+    header, opened, clock, rest = encode({}, [STREAMS[0]]).split(b"\n", 3)
+    more = b"0," * (TIMES_VALUES_MAX - values_at_most(clock) - 2 + beyond) + b"0"
+    clock = clock.replace(b'{"k":"clock",', b'{"k":"clock","x":[%b],' % more)
+    with pytest.raises(TapeError, match="no clock line") if beyond else nullcontext():
+        decode(b"\n".join([header, opened, clock, rest]))
 
 
 def test_a_stream_without_records_cannot_be_sealed() -> None:

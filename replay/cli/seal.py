@@ -94,7 +94,7 @@ def _seal(
         if str(out) == "-":
             sys.stdout.buffer.write(sealed)
         else:
-            write_whole(out.resolve(), sealed)
+            write_whole(out, sealed)
             _report(out, sealed, as_json=json_)
 
 
@@ -137,12 +137,12 @@ def _recordings(names: Sequence[str], data: str | None, config: str | None) -> "
     """Load each file or stream of the data folder. Refuse one that is named twice: its streams would answer twice."""
     from ..sealed.files import load
 
-    seen: dict[Path, str] = {}
+    seen: dict[str, str] = {}
     for name in names:
-        if (path := Path(name).resolve()) in seen:
-            twice = f"{name} is the same file as {seen[path]}" if seen[path] != name else f"{name} is named twice"
+        if (real := os.path.realpath(name)) in seen:
+            twice = f"{name} is the same file as {seen[real]}" if seen[real] != name else f"{name} is named twice"
             raise FailedError(twice, BAD_USAGE)
-        seen[path] = name
+        seen[real] = name
     recordings: list[Recording] = []
     for name in names:
         path = Path(name)
@@ -243,10 +243,10 @@ def _import(
 
         from ..formats.table import read
         from ..seal import EXACT, seal
-        from ..sealed.files import write_whole
+        from ..sealed.files import contents, write_whole
 
         try:
-            name, outcome = read(file.read_bytes(), format_)
+            name, outcome = read(contents(file), format_)
         except TapeError as error:
             raise TapeError(f"{file}: {error}") from error
         # Another tool's recording counts as exact only if the user says so.

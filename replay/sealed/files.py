@@ -134,7 +134,7 @@ def lines_of(data: bytes, streams: Sequence[Sequence[Record]]) -> list[Mapping[i
 
 def write_whole(out: Path, data: bytes) -> None:
     """Replace a file, following links and keeping permissions; write pipes and devices directly."""
-    target = out.resolve()
+    target = Path(os.path.realpath(out))
     if target.exists() and not target.is_file():
         target.write_bytes(data)
         return
@@ -202,5 +202,5 @@ def _held(kind: bytes, raw: bytes, number: int) -> bytes:
 
 def folder_of(tape: Path) -> Path:
     """Return the folder of a tape's blobs; for a link, next to the file it names."""
-    tape = tape.resolve()
+    tape = Path(os.path.realpath(tape))  # Path.resolve raises RuntimeError for a link to itself
     return tape.with_name(tape.name + ".blobs")

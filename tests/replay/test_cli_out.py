@@ -48,6 +48,9 @@ def test_links_and_permissions_are_kept(tmp_path: Path) -> None:
     write_whole(link, b"new")
     assert (link.is_symlink(), there.read_bytes(), there.stat().st_mode & 0o777) == (True, b"new", 0o640)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "there"]
+    (loop := tmp_path / "loop").symlink_to("loop")
+    write_whole(loop, b"new")
+    assert (loop.is_symlink(), loop.read_bytes()) == (False, b"new"), "it leads nowhere"
 
 
 def test_devices_are_written_directly() -> None:

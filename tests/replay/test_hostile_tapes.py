@@ -27,9 +27,10 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_object, dumps, is_list, is_object, parse
 from wiretape.events.tape.record import encode as line_of
 from wiretape.proxy.cli.common import FailedError
-from wiretape.proxy.cli.main import app
+from wiretape.proxy.cli.main import app, main
 from wiretape.proxy.http1 import format_head
 from wiretape.replay.check import check, check_files
+from wiretape.replay.cli.seal import FORMAT_NAMES
 from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import request_of
 from wiretape.replay.playback.script import ORIGINAL, Fault, Script, event_stream, json_answer, script_of
@@ -295,6 +296,35 @@ def test_a_tape_that_is_a_pipe_or_a_device_is_refused(tmp_path: Path) -> None:
     (tmp_path / "device.tape").symlink_to("/dev/zero")
     for name in ("pipe.tape", "device.tape"):
         assert refused_by_all(tmp_path / name) == "not a regular file"
+        for how in FORMAT_NAMES:
+            arguments = ["import", str(tmp_path / name), "-o", str(tmp_path / "out"), "--format", how]
+            refused = CliRunner().invoke(app, arguments).exception
+            assert (type(refused), str(refused)) == (FailedError, f"{tmp_path / name}: not a regular file")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "replay LOOP",
+        "seal LOOP -o out",
+        "verify LOOP --live http://127.0.0.1:9/v1",
+        "diff LOOP LOOP",
+        "export LOOP -o out --format sse",
+        "cut LOOP -o out --after frame:1",
+        "recheck LOOP",
+        "check LOOP",
+        "import LOOP -o out",
+    ],
+)
+def test_a_link_to_itself_is_refused_in_one_line(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (loop := tmp_path / "loop.tape").symlink_to("loop.tape")
+    places = {"LOOP": str(loop), "out": str(tmp_path / "out")}
+    with pytest.raises(SystemExit) as refused:
+        main([places.get(word, word) for word in verb.split()])
+    assert refused.value.code != 0
+    said = "".join(capsys.readouterr())
+    assert said.count("\n") == 1
+    assert "Too many levels of symbolic links" in said
 
 
 def test_huge_files_and_many_blobs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,10 @@ def peek(root: Path, question: Callable[[Rows], _T]) -> _T | None:
     trace either: without a log next to the file, nothing changes while we read.
     """
     path = root / "catalogue.db"
-    how = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
+    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+    if any(each.exists() and not each.is_file() for each in files):  # SQLite would wait for a pipe for ever
+        return None
+    how = "mode=ro" if files[1].exists() else "mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as base:
             return question(Rows(base)) if base.execute("PRAGMA user_version").fetchone() == (_VERSION,) else None

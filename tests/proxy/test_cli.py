@@ -139,12 +139,18 @@ def listed(said: Said) -> list[str]:
     return [row["id"] for row in said.value]
 
 
-@pytest.mark.parametrize("catalogue", ["whole", "gone", "damaged"])
+@pytest.mark.parametrize("catalogue", ["whole", "gone", "damaged", "a pipe", "with a pipe as its log"])
 def test_ls_lists_streams_with_any_catalogue(catalogue: str, run: Run, data: Path) -> None:
+    held = Folder(data)  # a server runs
     if catalogue == "gone":
         (data / "catalogue.db").unlink()
     elif catalogue == "damaged":
         (data / "catalogue.db").write_bytes(b"no database " * 100)
+    elif catalogue == "a pipe":
+        (data / "catalogue.db").unlink()
+        os.mkfifo(data / "catalogue.db")
+    elif catalogue != "whole":
+        os.mkfifo(data / "catalogue.db-wal")
     before = {path: path.stat().st_mtime_ns for path in data.rglob("*.*") if path.is_file()}
     chosen: list[tuple[list[str], list[str]]] = [
         ([], [LIVE, CUT, DONE]),
@@ -156,11 +162,12 @@ def test_ls_lists_streams_with_any_catalogue(catalogue: str, run: Run, data: Pat
         (["--model", "none"], []),
     ]
     for arguments, expected in chosen:
-        with closing(Folder(data)):  # a server runs
-            assert listed(run("ls", "--data", data, "--json", *arguments)) == expected
+        assert listed(run("ls", "--data", data, "--json", *arguments)) == expected
+    held.close()
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*.*") if path.is_file()} == before, (
         "nothing is written"
     )
+    assert run("show", DONE, "--data", data).code == 0
 
 
 def test_ls_prints_a_table(run: Run, data: Path) -> None:

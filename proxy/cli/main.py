@@ -310,6 +310,8 @@ def _follow(
         echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
     if not tape.ended:
         raise FailedError(tape.missing_end, FOUND_WRONG)
+    if tape.damage:
+        raise typer.Exit(FOUND_WRONG)
 
 
 # -- maintenance ------------------------------------------------------------------------------------------------------

@@ -346,6 +346,13 @@ def test_follow_prints_the_stream_and_reports_a_missing_server(run: Run, data: P
     assert orphan.err.startswith("wiretape: not recovered yet: ")
 
 
+def test_follow_fails_over_a_missing_frame_as_show_does(run: Run, data: Path) -> None:
+    damage(data / DAY / f"{DONE}.tape", b"word 1")
+    for verb in ("follow", "show"):
+        said = run(verb, DONE, "--data", data)
+        assert (said.code, "word 0 word 2" in said.out) == (FOUND_WRONG, True)
+
+
 def test_a_stream_of_a_killed_server_is_crashed_and_not_recovered_yet(run: Run, data: Path) -> None:
     flags, killed = ["not_recovered_yet"], "killed"
     put(data / "live", killed, [*cut(stream_of(killed, call_id="call_7", created=CREATED + 20))][:-1])

@@ -19,11 +19,12 @@ from ..config.urls import base_of, request_target
 from ..limits import DESCRIPTORS_A_STREAM, DISK_BYTES_FEW, DISK_BYTES_NONE, DOCTOR_BODY_BYTES_MAX, DOCTOR_TIMEOUT_S
 from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening
-from ..store.folder import LIVE, Folder, days_in, holder, tapes_in
+from ..store.catalogue import Rows, peek
+from ..store.folder import LIVE, Folder, holder
 from ..store.store import FolderRefusedError
 from ..upstream.connection import RefusedError
 from ..upstream.transport import UpstreamTransport
-from .show import damage_of
+from .show import damage_of, tapes_of
 
 if TYPE_CHECKING:
     from ..config.load import Loaded
@@ -119,19 +120,28 @@ def _folder(root: Path) -> Iterator[Check]:
 def _tapes(root: Path, *, held: bool) -> Iterator[Check]:
     """Read every tape that no server writes to."""
     count, cut, damaged = 0, 0, list[str]()
-    for folder in ([] if held else [LIVE]) + [day.isoformat() for day in days_in(root)]:
-        for stream, entry in tapes_in(root / folder):
-            with suppress(FileNotFoundError, TapeError):  # it expired meanwhile, or a later version wrote it
-                damage, ended = damage_of(Path(entry.path))
-                count += 1
-                cut += not ended and folder == LIVE
-                if damage or not (ended or folder == LIVE):
-                    damaged.append(stream)
-    some = ", ".join([*damaged[:3], *(["..."] if len(damaged) > 3 else [])])
-    said = f"{len(damaged)} of {count} damaged: {some} (wiretape show ID says where)" if damaged else f"{count} intact"
-    yield Check("tapes", "wrong" if damaged else "ok", said)
+    known = peek(root, Rows.streams) or frozenset[str]()
+    tapes = tapes_of(root)
+    for stream, path in tapes.items():
+        is_live = path.parent.name == LIVE
+        with suppress(FileNotFoundError, TapeError):  # it expired meanwhile, or a later version wrote it
+            if held and is_live:
+                continue
+            damage, ended = damage_of(path)
+            count += 1
+            cut += not ended and is_live and not damage
+            if damage or not (ended or is_live):
+                damaged.append(stream)
+    said = f"{len(damaged)} of {count} damaged: {_some(damaged)} (wiretape show ID says where)"
+    yield Check("tapes", "wrong", said) if damaged else Check("tapes", "ok", f"{count - cut} intact")
+    if gone := sorted(known - tapes.keys()):
+        yield Check("tapes", "wrong", f"{len(gone)} in the catalogue, but gone or not a file: {_some(gone)}")
     if cut:
         yield Check("tapes", "note", f"{cut} without an end, of a server that was killed; the next start recovers them")
+
+
+def _some(streams: list[str]) -> str:
+    return ", ".join([*streams[:3], *(["..."] if len(streams) > 3 else [])])
 
 
 # -- upstreams --------------------------------------------------------------------------------------------------------

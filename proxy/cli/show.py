@@ -14,7 +14,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,7 +44,7 @@ from ..config.load import DEFAULT, Row
 from ..store.catalogue import peek, read_row
 from ..store.catalogue_row import StreamRow
 from ..store.files import mended
-from ..store.folder import LIVE, day_of, days_in, holder, tapes_in
+from ..store.folder import LIVE, days_in, holder, tapes_in
 from ..store.store import Filter
 from ..store.tape_file import TapeReader, opened_for_reading
 from .common import FOUND_WRONG, FailedError, escaped
@@ -68,6 +67,7 @@ __all__ = [
     "streams",
     "summary_view",
     "table_of",
+    "tapes_of",
 ]
 
 _PREVIEW_CHARS: Final = 100
@@ -347,32 +347,44 @@ class AmbiguousIdError(FailedError):
 def streams(root: Path, which: Filter, limit: int) -> list[StreamRow]:
     """Return streams, the latest first. `which.ending` may be the empty string, for those that are live."""
     held = holder(root) is not None
-    rows = {row.stream: row for row in _rows(tapes_in(root / LIVE), unheld=not held) if which.admits(row)}
+    live = ((stream, Path(entry.path)) for stream, entry in tapes_in(root / LIVE))
+    rows = {row.stream: row for row in _rows(live, unheld=not held) if which.admits(row)}
+    page, known = peek(root, lambda rows: (rows.page(which, limit), rows.streams())) or ([], frozenset[str]())
+    tapes = tapes_of(root)
     if which.ending != "":
-        page, known = peek(root, lambda rows: (rows.page(which, limit), rows.streams())) or ([], frozenset[str]())
         # What the catalogue lacks: normally nothing, after its loss everything. Our ids sort by time.
-        days = (sorted(tapes_in(root / day.isoformat()), key=itemgetter(0), reverse=True) for day in days_in(root))
-        missing = _rows(tape for day in days for tape in day if tape[0] not in known)
-        ended = [*page, *islice(filter(which.admits, missing), limit)]
+        missing = [tape for tape in tapes.items() if tape[0] not in known and tape[1].parent.name != LIVE]
+        missing.sort(key=lambda tape: (tape[1].parent.name, tape[0]), reverse=True)
+        ended = [*page, *islice(filter(which.admits, _rows(missing)), limit)]
         rows |= {row.stream: row if row.ending else replace(row, ending=NO_END) for row in ended}
     latest = sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
-    return [replace(row, flags=(*row.flags, _DAMAGED)) if _is_damaged(root, row) else row for row in latest]
+    return [replace(row, flags=(*row.flags, *_faults(tapes.get(row.stream)))) for row in latest]
 
 
-def _rows(tapes: Iterable[tuple[str, os.DirEntry[str]]], *, unheld: bool = False) -> Iterator[StreamRow]:
+def tapes_of(root: Path, prefix: str = "") -> dict[str, Path]:
+    """Return where the tape of each stream is. They move from `live` to a day, so none is missed in this order."""
+    found = {stream: Path(entry.path) for stream, entry in tapes_in(root / LIVE, prefix)}
+    for day in days_in(root):
+        found |= {stream: Path(entry.path) for stream, entry in tapes_in(root / day.isoformat(), prefix)}
+    return found
+
+
+def _rows(tapes: Iterable[tuple[str, Path]], *, unheld: bool = False) -> Iterator[StreamRow]:
     """Yield the rows of these tapes; none of one that has just ended and moved. `unheld`: no server writes to them."""
-    for stream, entry in tapes:
-        row = read_row(stream, entry.path, *(_recovery(Path(entry.path)) if unheld else ()))
+    for stream, path in tapes:
+        row = read_row(stream, path, *(_recovery(path) if unheld else ()))
         if row is not None:
             yield row.stream
 
 
-def _is_damaged(root: Path, row: StreamRow) -> bool:
-    """Return whether a tape is damaged now; the catalogue knows only what was written."""
-    for folder in (day_of(row.created).isoformat(), LIVE):
-        with suppress(OSError, TapeError):
-            return bool(damage_of(root / folder / f"{row.stream}.tape")[0]) or row.ending == NO_END
-    return row.ending == NO_END
+def _faults(tape: Path | None) -> list[str]:
+    """Return what is wrong with a tape now, as flags; the catalogue knows only what was written."""
+    if tape is None:  # the catalogue lists it, but its tape is gone, or no file any more
+        return ["no_tape"]
+    with suppress(OSError, TapeError):  # it moved or expired meanwhile, or a later version wrote it
+        damage, ended = damage_of(tape)
+        return [_DAMAGED] if damage or not (ended or tape.parent.name == LIVE) else []
+    return []
 
 
 def damage_of(path: Path) -> tuple[list[Damage], bool]:
@@ -394,9 +406,7 @@ def _recovery(path: Path) -> list[Record]:
 
 def find(root: Path, prefix: str) -> Path:
     """Return the tape of the only stream whose id begins with this prefix, or equals it."""
-    found: dict[str, Path] = {}
-    for folder in (LIVE, *(day.isoformat() for day in days_in(root))):
-        found |= {stream: Path(entry.path) for stream, entry in tapes_in(root / folder, prefix)}
+    found = tapes_of(root, prefix)
     if prefix in found or len(found) == 1:
         return found.get(prefix) or next(iter(found.values()))
     if not found:

@@ -269,6 +269,40 @@ def test_ended_tape_without_an_end_is_damaged(kept: int, run: Run, data: Path) -
     assert run("show", LIVE, "--data", data).code == 0, "a live stream has no end yet"
 
 
+@pytest.mark.parametrize("kept", [0, 1, -1], ids=["empty", "its first line", "all but its end"])
+def test_ls_marks_a_tape_that_was_cut_off_after_its_end(kept: int, run: Run, data: Path) -> None:
+    tape = data / DAY / f"{CUT}.tape"
+    tape.write_bytes(b"".join(tape.read_bytes().splitlines(keepends=True)[:kept]))
+    assert flags_in_ls(run, data) == {LIVE: ["not_recovered_yet"], CUT: ["damaged"], DONE: []}
+
+
+def flags_in_ls(run: Run, data: Path) -> dict[str, list[str]]:
+    return {row["id"]: row["flags"] for row in run("ls", "--data", data, "--json").value}
+
+
+@pytest.mark.parametrize("instead", ["nothing", "a pipe", "a device", "a folder", "a link to itself", "a linked day"])
+def test_a_tape_that_is_gone_or_not_a_file_is_marked_in_ls_and_found_by_doctor(
+    instead: str, run: Run, data: Path
+) -> None:
+    tape = data / DAY / f"{CUT}.tape"
+    if instead == "a linked day":
+        (data / DAY).rename(data.parent / "elsewhere")
+        (data / DAY).symlink_to(data.parent / "elsewhere")
+    else:
+        tape.unlink()
+    if instead == "a pipe":
+        os.mkfifo(tape)
+    elif instead == "a folder":
+        tape.mkdir()
+    elif instead in ("a device", "a link to itself"):
+        tape.symlink_to("/dev/zero" if instead == "a device" else tape.name)
+    gone = [CUT, DONE] if instead == "a linked day" else [CUT]
+    flags = flags_in_ls(run, data)
+    assert {stream for stream in flags if "no_tape" in flags[stream]} == {*gone}
+    said = f" {len(gone)} in the catalogue, but gone or not a file: {', '.join(gone)}\n"
+    assert said in run("doctor", "--data", data, "--upstream", "http://127.0.0.1:9/v1").out
+
+
 def test_text_cannot_control_the_terminal(run: Run, data: Path) -> None:
     path = data / DAY / "nasty.tape"
     records = flat(stream_of("nasty", model="\x1b[2J\u202emodel"))

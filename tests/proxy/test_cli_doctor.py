@@ -137,6 +137,7 @@ def test_damaged_tapes_and_those_of_a_killed_server_are_found(tmp_path: Path) ->
     (day / "noend.tape").unlink()
     with closing(Folder(tmp_path)):
         assert state_of(looked(config), "tapes") == ("ok", "1 intact")
+    assert [check.said[:16] for check in looked(config) if check.name == "tapes"] == ["1 intact", "1 without an end"]
 
 
 def test_findings_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,11 +204,11 @@ def _key(item: pytest.Item) -> str:
 def unused(tests: Sequence[tuple[Path, Sequence[Path]]]) -> list[Path]:
     """Return the tapes next to the modules of these tests that none uses, but for those of modules left out."""
     modules = {module for module, _ in tests}
-    used = {file.resolve() for _, files in tests for file in files}
+    used = {os.path.realpath(file) for _, files in tests for file in files}
     found: list[Path] = []
     for folder in {module.parent / _FOLDER for module in modules}:
         for file in folder.rglob("*.tape"):
             owner = folder.parent / f"{file.relative_to(folder).parts[0]}.py"
-            if file.resolve() not in used and (owner in modules or not owner.exists()):
+            if os.path.realpath(file) not in used and (owner in modules or not owner.exists()):
                 found.append(file)
     return sorted(found)

@@ -846,6 +846,13 @@ def test_check_unused_fails_the_run(pytester: pytest.Pytester, place: str, optio
     assert (result.ret == pytest.ExitCode.TESTS_FAILED) is due
 
 
+def test_check_unused_reports_a_link_to_itself(pytester: pytest.Pytester) -> None:
+    folder = project(pytester, SUNNY, {FILE: ONE})
+    (folder / "loop.tape").symlink_to("loop.tape")
+    result = run(pytester, "--tape-check-unused")
+    assert f"belongs to no test: {folder / 'loop.tape'}" in result.outlines
+
+
 def test_run_without_tapes_imports_nothing(pytester: pytest.Pytester) -> None:
     source = """
 import sys

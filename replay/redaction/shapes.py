@@ -53,6 +53,9 @@ _MIXED_CASE: Final = r"(?=[a-z0-9_-]{0,200}[A-Z])(?=[A-Z0-9_-]{0,200}[a-z])(?=[A
 _DIGIT: Final = r"(?=[A-Za-z]*[0-9])"
 _WORD: Final = "[A-Za-z0-9]"
 _DASHED: Final = "[A-Za-z0-9_-]"
+#: Where a run of such characters begins or ends, also inside the underscores of Markdown.
+_BEGINS: Final = r"(?:(?<![_-])|(?<=(?<![A-Za-z0-9_-])_)|(?<=(?<![A-Za-z0-9_-])__))"
+_ENDS: Final = r"(?!_{0,2}[A-Za-z0-9-])"
 _PEM_HEADERS: Final = r"(?:\s{0,16}(?:\\[rn])?[A-Z][A-Za-z-]{1,20}: [^\n]{0,200}\n){0,4}"
 
 #: By how keys go on, their vendors and how their keys begin (no regular expression group may be named).
@@ -126,25 +129,26 @@ _WORDY: Final[tuple[tuple[str, str, str], ...]] = (
 _WHOLE: Final[tuple[tuple[str, str, str], ...]] = (
     ("openai", "sess-", r"sess-(?![0-9a-f]{30,}(?![A-Za-z0-9]))[A-Za-z0-9]{30,}"),
     ("firecrawl", "fc-", r"fc-[0-9a-f]{32}"),
+    ("notion", "secret_", rf"secret_(?=[A-Za-z]*[0-9]){_WORD}{{43}}(?![A-Za-z0-9])"),
     ("sendgrid", r"SG\.", rf"SG\.{_DASHED}{{16,}}\.{_DASHED}{{16,}}"),
     ("mailgun", "key-", r"key-[0-9a-f]{32}"),
     ("twilio", "SK", r"SK[0-9a-f]{32}"),
     ("telegram", ":AA", rf"\d{{8,10}}:AA{_DASHED}{{30,}}"),
-    ("voyage", "pa-", rf"pa-(?=[a-z0-9_-]{{0,43}}[A-Z])(?=[A-Za-z_-]{{0,43}}[0-9]){_DASHED}{{43}}(?!{_DASHED})"),
+    ("voyage", "pa-", rf"pa-(?=[a-z0-9_-]{{0,43}}[A-Z])(?=[A-Za-z_-]{{0,43}}[0-9]){_DASHED}{{43}}{_ENDS}"),
     ("azure", "JQQJ9", rf"{_WORD}{{52}}JQQJ9[9DH]{_WORD}[A-L]{_WORD}{{16}}[A-Za-z]{_WORD}{{7}}(?:{_WORD}{{2}}==)?"),
     ("azure", r"\dQ~", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
     ("discord", r"\.[A-Za-z0-9_-]{6}\.", (rf"[MNO](?=[A-Za-z_-]{{0,26}}[0-9]){_DASHED}{{22,27}}\.{_DASHED}{{6}}\."
-     rf"(?=[A-Za-z_-]{{0,37}}[0-9])(?=[a-z0-9_-]{{0,37}}[A-Z]){_DASHED}{{27,38}}(?!{_DASHED})")),
+     rf"(?=[A-Za-z_-]{{0,37}}[0-9])(?=[a-z0-9_-]{{0,37}}[A-Z]){_DASHED}{{27,38}}{_ENDS}")),
     ("discord", "mfa", rf"mfa\.{_DASHED}{{80,}}"),
     ("discord", "webhooks/", rf"discord(?:app)?\.com/api/webhooks/\d{{15,20}}/{_DASHED}{{60,}}"),
     ("newrelic", "NRAL", r"[0-9a-z]{36}NRAL(?![0-9A-Za-z])"),
     ("airtable", r"pat\w{14}\.", rf"pat{_WORD}{{14}}\.[0-9a-f]{{64}}"),
-    ("square", "EAAA", rf"EAAA(?=[A-Za-z_-]{{0,60}}[0-9]){_DASHED}{{60}}(?!{_DASHED})"),
+    ("square", "EAAA", rf"EAAA(?=[A-Za-z_-]{{0,60}}[0-9]){_DASHED}{{60}}{_ENDS}"),
     ("terraform", "atlasv1", rf"{_WORD}{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,}}"),
     ("aws", "Signature=", r"(?<=Signature=)[0-9a-f]{64}"),
     # A long run is scanned once: a token begins where no such run goes on.
-    ("jwe", "eyJ", rf"(?<![_-])eyJ{_DASHED}{{8,8192}}+\.{_DASHED}{{0,999}}+(?:\.{_DASHED}{{8,}}+){{3}}"),
-    ("jwt", "eyJ", rf"(?<![_-])eyJ{_DASHED}{{8,8192}}+\.eyJ{_DASHED}{{8,}}+(?:\.{_DASHED}*)?"),
+    ("jwe", "eyJ", rf"{_BEGINS}eyJ{_DASHED}{{8,8192}}+\.{_DASHED}{{0,999}}+(?:\.{_DASHED}{{8,}}+){{3}}"),
+    ("jwt", "eyJ", rf"{_BEGINS}eyJ{_DASHED}{{8,8192}}+\.eyJ{_DASHED}{{8,}}+(?:\.{_DASHED}*)?"),
     # With key material, since prose names these lines too.
     ("pem", "BEGIN", (r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
      rf"(?={_PEM_HEADERS}[^A-Za-z0-9+/=`.]{{0,64}}[A-Za-z0-9+/=]{{16}})"

@@ -140,6 +140,7 @@ CANARIES: Final[Mapping[str, str]] = {
     "vercel": "vc" + "p_" + _some(56),
     "linear": "lin" + "_api_" + _some(40),
     "notion": "nt" + "n_" + _some(46),
+    "notion-old": "sec" + "ret_" + _some(43),
     "age": "AGE-SECRET" + "-KEY-1" + _some(58, _UPPER).upper(),
     "huggingface-org": "api" + "_org_" + _some(34),
     "fireworks": "fw" + "_" + _some(24),

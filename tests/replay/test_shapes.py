@@ -35,6 +35,12 @@ def test_key_of_each_vendor_is_found_in_any_place(vendor: str) -> None:
         assert find(base64.b64encode(f'{{"key":"{key}"}}'.encode()).decode())
 
 
+@pytest.mark.parametrize("vendor", sorted(CANARIES))
+@pytest.mark.parametrize("around", ["_", "__", "*", "**", "~~"])
+def test_key_between_signs_of_emphasis_is_found(vendor: str, around: str) -> None:
+    assert CANARIES[vendor] in find(f"use {around}{CANARIES[vendor]}{around}, please")[0].secret
+
+
 @pytest.mark.parametrize("before", ["\x1b[32m", "\x1b[1;32m", "\x1b[38;5;208m", "\\u001b[0m", "https://t.example/bot"])
 @pytest.mark.parametrize("vendor", ["openai", "telegram", "anthropic"])
 def test_text_directly_before_a_key(before: str, vendor: str) -> None:

@@ -25,6 +25,7 @@ from wiretape.events.wire.sse import encode
 from wiretape.proxy.http1 import Dechunker, MalformedError
 
 from ..playback.script import attempts_of
+from ..sealed.playable import unplayable
 from ..sealed.sealed import MARK
 from .exchange import CHAT, Contents, Imported, decoded, frames_of, guessed_target, records_of
 from .har import from_har
@@ -296,6 +297,8 @@ def read(data: bytes, name: str = "auto") -> tuple[str, Outcome]:
     if not 0 < len(streams) <= _STREAMS_MAX:
         count = f"more than {_STREAMS_MAX} exchanges" if streams else "no exchange with a response"
         raise TapeError(f"as {found}: {count} in this file")
+    for number, why in unplayable(streams, [[number] * len(records) for number, records in enumerate(streams, 1)]):
+        raise TapeError(f"as {found}: stream {number}: {why}")
     return found, Outcome(streams, contents.losses + Counter(FORMATS[found].always), contents.header)
 
 

@@ -180,6 +180,13 @@ def test_request_path_is_guessed_from_the_response(data: bytes, target: str, dia
     assert (records[1].keys["path"], records[0].keys["dialect"]) == (target, dialect)
 
 
+def _har(content_type: str = "text/event-stream", method: str = "POST") -> bytes:
+    """Return an exchange as HAR."""
+    request = {"method": method, "url": "https://h.example/v1/chat/completions"}
+    response = {"status": 200, "headers": [{"name": "content-type", "value": content_type}]}
+    return json.dumps({"log": {"entries": [{"request": request, "response": response}]}}).encode()
+
+
 JUNK = [
     (b"", "unknown format"),
     (b"hello", "unknown format"),
@@ -192,6 +199,9 @@ JUNK = [
     (b'{"log":{}}', "as har: no log with entries"),
     (b'{"log":{"entries":[]}}', "as har: no exchange with a response"),
     (b'{"log":{"entries":[{"request":{"url":"http://x"},"response":{"status":"x"}}]}}', "as har: a response without"),
+    (b"HTTP/1.1 101 Switching\r\n\r\nx", "as curl: stream 1: its status is not a number from 200 to 999"),
+    (_har(method="GET / HTTP/1.1\r\nEvil: 1"), "as har: stream 1: its method and path are not those of a request"),
+    (_har("text/event-stream\r\nEvil: 1"), "as har: stream 1: a header has a forbidden character"),
     (b'{"fixtures":[]}', "as aimock: no fixtures"),
     (b'{"interactions":[]}', "as vcr: no interactions"),
     (b"interactions:\n- request: {a: 1}\n  response: {b: 1}\n", "as vcr: a response without a status"),

@@ -175,7 +175,7 @@ class _Answer:
         script = self.script
         if script.unanswered is not None:
             return f"no response, {script.unanswered.value}{noted}"
-        chunks = [what for _, what in script.steps if isinstance(what, bytes) and what]
+        chunks = [what for _, what in script.steps if isinstance(what, bytes) and what and script.has_body]
         end = script.fault.value if script.fault is not None else "complete"
         return f"{script.status}, {sum(map(len, chunks))} bytes in {len(chunks)} chunks, {end}{noted}"
 

@@ -14,7 +14,7 @@ from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
 from wiretape.replay.faults.faults import Faults
 from wiretape.replay.matching.match import Deck, How, Taken
-from wiretape.replay.playback.script import Fault, Request, Script, event_stream
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream
 from wiretape.replay.playback.server import Served
 from wiretape.replay.sealed.sealed import encode
 from wiretape.replay.serving.serving import Serving, load_deck
@@ -68,6 +68,14 @@ def test_each_request_has_a_line(tape: Path) -> None:
     assert f"to record it: wiretape record --upstream URL -o {tape} -- COMMAND" in table.lines[2]
     assert all("\n" not in line for line in table.lines)
     assert (table.serving.requests, table.serving.missed, table.serving.remaining()) == (3, 1, [])
+
+
+def test_a_response_without_a_body_has_a_line_without_its_bytes() -> None:
+    script = Script(status=204, steps=[Step(0, b"unsent")], headers=())
+    lines: list[str] = []
+    serving = Serving(deck_of([stream(script, "a")]), Faults(), say=lines.append)
+    serving.choose(Request(b"POST", PATHS["chat"].encode(), (), asked("a")))
+    assert lines == ["POST /v1/chat/completions -> stream 1: 204, 0 bytes in 0 chunks, complete"]
 
 
 def test_streams_that_were_not_requested_are_listed(tape: Path, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class Plan:
 def plan_of(item: pytest.Item, mode: Mode, options: Mapping[str, str], prefix: Prefix | None) -> Plan:
     """Combine a test's marker with the options of this run; the marker wins."""
     files, marker = files_of(item), marked(item)
-    if mistake := _mistake_in(marker):
+    if mistake := _mistake_in(marker, _named(item)):
         marker = {}
     gap_s_max = float(marker.get("max_gap_ms", inf)) / 1_000
     return Plan(
@@ -124,8 +124,10 @@ def marked(item: pytest.Item) -> dict[str, Any]:
     return {word: value for word, value in words.items() if value is not None}
 
 
-def _mistake_in(words: Mapping[str, Any]) -> str:
-    """Return what is wrong with the keywords of a marker, or an empty text."""
+def _mistake_in(words: Mapping[str, Any], files: Sequence[Any]) -> str:
+    """Return what is wrong with the keywords and the files of a marker, or an empty text."""
+    if wrong := [file for file in files if not isinstance(file, str | os.PathLike)]:
+        return f"a file of the tape marker is named by a text or a path, not by {wrong[0]!r}"
     if unknown := words.keys() - _WORDS:
         return f"the tape marker knows no {', '.join(sorted(unknown))}; it knows {', '.join(sorted(_WORDS))}"
     for word, choices in _CHOICES.items():
@@ -169,13 +171,18 @@ def named_faults(named: Mapping[str, Named]) -> list[str]:
 def files_of(item: pytest.Item) -> tuple[Path, ...]:
     """Return the files that a marker names, or the one that is named like the test, next to the test's module."""
     folder = item.path.parent / _FOLDER
-    marker = next((marker for marker in item.iter_markers("tape") if marker.args), None)
-    if marker is not None:
-        return tuple(folder / file for file in marker.args)
+    named = _named(item)
+    if named and all(isinstance(file, str | os.PathLike) for file in named):
+        return tuple(folder / file for file in named)
     # All prefixes share one tape. Other parameters are unknown when prefixes are counted, so they need a named file.
     name = getattr(item, "originalname", None) if "prefixes" in marked(item) else None
     owners = "".join(f"{_plain(node.name)}." for node in item.listchain() if isinstance(node, pytest.Class))
     return (folder / item.path.stem / f"{owners}{_plain(name or item.name)}.tape",)
+
+
+def _named(item: pytest.Item) -> Sequence[Any]:
+    """Return what the nearest marker with files calls them; the fixture reports a mistake in it."""
+    return next((marker.args for marker in item.iter_markers("tape") if marker.args), ())
 
 
 def _plain(name: str) -> str:
@@ -193,7 +200,7 @@ def _plain(name: str) -> str:
 def recorders(item: pytest.Item, items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Return the tests that may record the file of a test: those that are named like it, or else all that use it."""
     users = [each for each in items if _key(each) == _key(item)]
-    return [each for each in users if not any(marker.args for marker in each.iter_markers("tape"))] or users
+    return [each for each in users if not _named(each)] or users
 
 
 def _key(item: pytest.Item) -> str:

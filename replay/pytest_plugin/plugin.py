@@ -221,7 +221,7 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     state.thread = state.thread or Thread()
     options = {name: _option(config, name) for name in _SETTINGS}
     plan = plan_of(item, _mode(config), options, getattr(request, "param", None))
-    may_record = recorders(item, filter(_asks, request.session.items)) if plan.keeps else [item]
+    may_record = recorders(item, filter(_asks, request.session.items)) if plan.keeps and not plan.mistake else [item]
     if item not in may_record:
         plan = replace(plan, mode="replay", live=False)
     obstacle = plan.obstacle()

@@ -237,8 +237,8 @@ class Tape:
         if playback is None:
             return ""
         if prefix is None:
-            faults = ", ".join(playback.faults.unapplied)
-            return f"no response had a place for {faults}" if faults else ""
+            why = "no response had a place for" if playback.faults.requested else "no request came to test"
+            return f"{why} {', '.join(playback.faults.unapplied)}" if playback.faults.unapplied else ""
         if playback.misses or prefix.stream in playback.faults.requested:
             return ""
         return f"{prefix} cuts stream {prefix.stream + 1}, which was not asked for, so this run tested nothing"

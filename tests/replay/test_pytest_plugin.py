@@ -220,6 +220,39 @@ def test_unknown(tape):
         FAILED,
         ["no response had a place for cut@tool:write_file"],
     ),
+    "fault of a test that asks nothing": Case(
+        """
+@pytest.mark.tape(fault="cut@text", partly=True)
+def test_it(tape):
+    pass
+""",
+        ONE,
+        FAILED,
+        ["no request came to test cut@text"],
+    ),
+    "marker with a wrong file fails its own tests only": Case(
+        """
+@pytest.mark.tape("one.tape", 5)
+@pytest.mark.parametrize("number", [1, 2])
+def test_wrong(tape, number):
+    ask(tape.url)
+
+@pytest.mark.tape("one.tape", 5, prefixes="frames")
+def test_wrong_too(tape):
+    ask(tape.url)
+
+@pytest.mark.tape
+def test_missing(tape):
+    ask(tape.url)
+
+@pytest.mark.tape("one.tape")
+def test_right(tape):
+    assert "sunny" in ask(tape.url).text
+""",
+        {"one.tape": ONE},
+        {"passed": 1, "failed": 4},
+        ["a file of the tape marker is named by a text or a path, not by 5", "there is no tape *test_missing.tape"],
+    ),
     "fault without a place is reported next to another failure": Case(
         SUNNY.replace("mark.tape", "mark.tape(fault='cut@tool:write_file')").replace("sunny", "rain"),
         ONE,

@@ -41,8 +41,8 @@ class Memory:
 
     def allows(self, size: int, *, spare: bool) -> bool:
         """Return whether there is room for so many bytes more; `spare` adds the part that is left to small holders."""
-        if self._max_bytes is None:
-            return True
+        if self._max_bytes is None or (spare and not self.held_bytes):
+            return True  # what is in use although nothing is held is free inside the allocator
         now = trio.current_time()
         if now >= self._sampled_at + MEMORY_SAMPLE_S:
             self._uncharged_bytes, self._sampled_at = self._resident() - self.held_bytes, now

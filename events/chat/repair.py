@@ -228,8 +228,8 @@ class Repair:
         waiting, self._waiting = self._waiting, []
         steps: list[Step] = []
         for draft in waiting:
-            for settle in draft.seeds:
-                settle()
+            while draft.seeds:  # each holds the draft
+                draft.seeds.pop(0)()
             more = draft.unique or draft.before or draft.after or draft.flags or draft.failure or draft.events
             plain = not (self._unusual or more) and len(draft.value["choices"]) == 1
             for flag in draft.flags:

@@ -38,7 +38,7 @@ SIBLING: Final = "sibling"
 _RAN: Final[Mapping[str, Trigger]] = MappingProxyType({"completed": Trigger.RESULT, "failed": Trigger.ERROR_RESULT})
 
 #: What the objects of a call or a choice cost, in characters, not counting its text.
-_CALL_OR_CHOICE: Final = 1_024
+_CALL_OR_CHOICE: Final = 16 * 1_024
 
 
 @dataclass(slots=True, eq=False)

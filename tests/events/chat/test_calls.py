@@ -1,7 +1,9 @@
 """Tool calls of one choice: the corners between rows 1 to 31 of the dialect catalogue. All cases synthetic."""
 
+import gc
 import json
 import sys
+import weakref
 from collections.abc import Mapping
 from types import FrameType
 from typing import Any, Final
@@ -355,3 +357,19 @@ def test_call_without_arguments_runs_before_the_same_tool_with_an_empty_object()
     frames = [begin("a", "f", "", role=True), begin("b", "f", "{}"), finish("tool_calls"), DONE]
     calls = run(tape(frames)).wire.calls()
     assert [(call.id, call.arguments, call.state) for call in calls] == [(id_, "{}", State.RUNNING) for id_ in "ab"]
+
+
+def test_no_call_keeps_its_stream_in_memory() -> None:
+    """A cycle of references is freed by a garbage collection alone, and an idle server makes none."""
+    seeds = [tool_calls({"index": n, "id": f"c{n}", "function": {"name": "f", "arguments": "{}"}}) for n in range(3)]
+    gc.collect()
+    gc.disable()
+    try:
+        emitter = Emitter()
+        for record in tape([begin("a", "f", role=True), *seeds, CALLS, DONE]):
+            emitter.feed(record)
+        wire = weakref.ref(emitter.wire.choice(0).calls[0].text)
+        del emitter
+        assert wire() is None
+    finally:
+        gc.enable()

@@ -436,7 +436,7 @@ def test_in_the_folds_a_tool_that_it_runs_has_the_life_of_any_call() -> None:
 
 @pytest.mark.slow
 def test_more_of_them_than_any_answer_has_end_it() -> None:
-    name, each = "x" * NAME_CHARS_MAX, NAME_CHARS_MAX + CALL_ID_CHARS_MAX + 1_024
+    name, each = "x" * NAME_CHARS_MAX, NAME_CHARS_MAX + CALL_ID_CHARS_MAX + 16 * 1_024
     many = KEPT_CHARS_MAX // each
     result = hermes(*[running(name, f"{number:0{CALL_ID_CHARS_MAX}}") for number in range(many + 5)])
     assert (result.ended.ending, len(result.wire.ran)) == ("limit", many)

@@ -113,7 +113,7 @@ def test_the_state_of_a_call(events: list[Event], state: State, reason: str) -> 
 
 @pytest.mark.parametrize(("bound", "overflow"), [(3, False), (2, False), (1, True)])
 def test_arguments_have_a_bound(bound: int, overflow: bool) -> None:
-    wire = fold(STARTED, ARGUMENTS, kept_chars_max=2 * 1_024 + len("cf") + bound)
+    wire = fold(STARTED, ARGUMENTS, kept_chars_max=2 * 16_384 + len("cf") + bound)
     assert wire.overflow is overflow
     assert wire.ending("eof") == ("limit" if overflow else "truncated")
     assert next(wire.calls()).arguments == ("" if overflow else "{}")
@@ -122,10 +122,10 @@ def test_arguments_have_a_bound(bound: int, overflow: bool) -> None:
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_calls_choices_and_names_are_kept_under_the_same_bound(over: int) -> None:
     name = ToolNameDelta(n=2, choice=0, call=0, name="oo")
-    wire = fold(STARTED, name, TextDelta(n=3, choice=1, text="x"), kept_chars_max=3 * 1_024 + len("cf") + 2 - over)
+    wire = fold(STARTED, name, TextDelta(n=3, choice=1, text="x"), kept_chars_max=3 * 16_384 + len("cf") + 2 - over)
     assert wire.overflow is (over > 0)
-    assert fold(STARTED, name, kept_chars_max=2 * 1_024 + 3).choices[0].calls[0].name == "f"
-    assert fold(TOOL, kept_chars_max=1_024 + len("ccf") - over).overflow is (over > 0)
+    assert fold(STARTED, name, kept_chars_max=2 * 16_384 + 3).choices[0].calls[0].name == "f"
+    assert fold(TOOL, kept_chars_max=16_384 + len("ccf") - over).overflow is (over > 0)
 
 
 def test_calls_come_in_order_of_choice() -> None:

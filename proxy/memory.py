@@ -41,13 +41,15 @@ class Memory:
 
     def allows(self, size: int, *, spare: bool) -> bool:
         """Return whether there is room for so many bytes more; `spare` adds the part that is left to small holders."""
-        if self._max_bytes is None or (spare and not self.held_bytes):
-            return True  # what is in use although nothing is held is free inside the allocator
+        if self._max_bytes is None:
+            return True
         now = trio.current_time()
         if now >= self._sampled_at + MEMORY_SAMPLE_S:
             self._uncharged_bytes, self._sampled_at = self._resident() - self.held_bytes, now
         reserved = min(MEMORY_RESERVED_BYTES, self._max_bytes // 8) * (1 if spare else 2)
-        return max(self._idle_bytes, self._uncharged_bytes) + self.held_bytes + size + reserved <= self._max_bytes
+        # What a peak left in use when nothing is held is free inside the allocator: it refuses no small holder.
+        in_use = self._uncharged_bytes if self.held_bytes or not spare else 0
+        return max(self._idle_bytes, in_use) + self.held_bytes + size + reserved <= self._max_bytes
 
 
 class Charge:

@@ -135,6 +135,8 @@ class Choices:
         self._context = context
         self._thought_name = "reasoning" if context.settings.reasoning == "reasoning" else "reasoning_content"
         self._other_names = [name for name in _REASONING_NAMES if name != self._thought_name]
+        #: A finish that is not a word, such as a number of Gemini's enum, may have meant a cut.
+        self.unclear = False
         self._ids: set[str] = set()
         self._choices: dict[int, _Choice] = {}
         self._merged: set[int] = set()
@@ -340,6 +342,7 @@ class Choices:
         reason = given.get("finishReason") if came is None else came  # Q36
         word, repair = None, "finish_word"
         if not isinstance(reason, str) or reason in ("", "null"):  # Q33 to Q35
+            self.unclear = self.unclear or bool(reason)
             repair = "finish_empty" if "finish_reason" in given else "finish_missing"
         elif choice.finish and not choice.calls.open:
             repair = "finish_repeated"  # Q38

@@ -119,7 +119,7 @@ class Repair:
         """Return the finishes missing before `[DONE]` if the content is whole: clients loop or fail without (Q37)."""
         live = self._context.live
         steps: list[Step] = []
-        for index in live.unfinished if live.said_whole else ():
+        for index in live.unfinished if live.said_whole and not self._choices.unclear else ():
             calls, finish = live.choice(index).calls, live.choice(index).finish
             if not finish:  # only its last calls lack one
                 live.flags["no_finish"] = None

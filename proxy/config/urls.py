@@ -35,7 +35,10 @@ Dialect = Literal["chat", ""]
 
 _CHAT: Final = b"/chat/completions"
 #: Ends of paths whose requests are JSON objects for a model. A page of another origin must not be able to send one.
-_JSON_ENDS: Final = (_CHAT, b"/completions", b"/responses", b"/messages", b"/messages/count_tokens", b"/embeddings")
+_JSON_ENDS: Final = (
+    *(_CHAT, b"/completions", b"/responses", b"/messages", b"/messages/count_tokens", b"/embeddings"),
+    *(b"/moderations", b"/rerank", b"/images/generations", b"/audio/speech"),
+)
 #: Times that a path is decoded: once by the upstream, and once by another proxy on the way.
 _DECODINGS_MAX: Final = 2
 _PORTS: Final = {"http": 80, "https": 443}
@@ -46,6 +49,8 @@ _PATH: Final = re.compile(rb"/[\x21-\x22\x24-\x3e\x40-\x7e]*", re.ASCII)
 #: `.` or `..` as a segment, in any way an upstream may read one: encoded, after another slash, with parameters.
 _SLASH: Final = rb"(?:/|\\|%2[fF]|%5[cC])"
 _DOTS: Final = re.compile(_SLASH + rb"(?:\.|%2[eE]){1,2}(?:" + _SLASH + rb"|;|%3[bB]|$)")
+#: Where an encoded query, fragment or control character ends a path for some.
+_AFTER_PATH: Final = re.compile(rb"[\x00-\x1f?#]")
 _PREFIX: Final = re.compile(rb"(?:/([a-z0-9][a-z0-9_-]*))?/v1(?=/|$)")
 
 
@@ -149,7 +154,7 @@ def place(config: Config, raw_path: bytes) -> Place | None:
 def _as_read(tail: bytes) -> bytes:
     """Return a path as the most lenient upstream may read it, to compare with: it is sent as it came."""
     for _ in range(_DECODINGS_MAX):
-        tail = unquote_to_bytes(tail)
+        tail = _AFTER_PATH.split(unquote_to_bytes(tail), maxsplit=1)[0]
     segments = (segment.partition(b";")[0].strip() for segment in re.split(rb"[/\\]", tail.lower()))
     return b"".join(b"/" + segment for segment in segments if segment)
 

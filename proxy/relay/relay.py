@@ -447,6 +447,8 @@ class Relay:
             return failed_in_stream(error)
         if cause == "stalled":
             return self._stalled()
+        if half and self._fault is None and not request.streams:
+            return Failure(ending=ending, message="The upstream's answer ends in the middle of its JSON.")
         return unusable("truncated" if ending == "completed" else ending, self._fault)
 
     async def _ending(self, cause: str) -> tuple[Ending, Sequence[str]]:

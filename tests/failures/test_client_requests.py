@@ -252,6 +252,10 @@ async def test_upstream_address_in_the_body_is_refused(autojump_clock: MockClock
         "messages/count_tokens",
         "embeddings",
         "embeddings%20",
+        "responses%3Fx",
+        "chat/completions%00",
+        "messages%0d%0aX:1",
+        "rerank",
     ],
 )
 async def test_equivalent_and_other_model_paths_are_guarded_alike(autojump_clock: MockClock, path: str) -> None:

@@ -238,7 +238,9 @@ async def test_a_long_line_of_a_tape_is_charged_until_the_next_batch_and_waited_
 
 async def test_memory_in_use_without_a_holder_refuses_no_stream_forever(autojump_clock: MockClock) -> None:
     """An allocator may keep what it got at a peak: no reason to refuse all streams until a restart."""
-    memory = Memory(256 * MIB, lambda: 700 * MIB)
+    resident = 60 * MIB
+    memory = Memory(256 * MIB, lambda: resident)
+    resident = 700 * MIB
     first, second = Charge(memory), Charge(memory)
     assert first.add(MEMORY_A_STREAM_BYTES)
     assert not second.add(MEMORY_A_STREAM_BYTES)

@@ -193,6 +193,7 @@ async def test_half_an_answer_is_an_error_in_every_framing(framing: str, autojum
         ending = "reset" if end == "rst" else "truncated"
         seen = await judged(home, answered, ending, came=HALF)
         assert (answered.status, error_of(answered)["code"]) == (502, ending)
+        assert ("middle of its JSON" in error_of(answered)["message"]) is (end == "final" or framing == "a close")
         assert (len(peer.requests), seen.commits) == (3, [502])
     async with faulty(Peer(HALF, head=head, end=end), Peer(WHOLE, head=WHOLE_HEAD)) as home:
         each_its_own(home)

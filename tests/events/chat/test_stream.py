@@ -542,3 +542,13 @@ def test_asking_for_the_ending_early_changes_no_frame() -> None:
     assert frames == replayed.feed(end)
     assert b"hi" in frames[0]
     assert len(frames) == 3
+
+
+@pytest.mark.parametrize("reason", [2, True, ["length"], {"type": "max_tokens"}])
+def test_a_finish_that_is_not_a_word_never_becomes_stop(reason: Any) -> None:
+    """Gemini's enum has 2 for a cut by length and 3 for a filter."""
+    result = run(tape([ROLE, text("half of"), frame({}, reason), DONE]))
+    assert result.ended.ending == "truncated"
+    assert (b'"stop"' in result.out, b"[DONE]" in result.out) == (False, False)
+    whole = run(tape([ROLE, text("all"), frame({}, reason), finish(), DONE]))
+    assert whole.ended.ending == "completed"

@@ -225,8 +225,11 @@ def _natural(value: Any) -> int:
 
 
 def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:
-    found = (_natural((counts or {}).get(name)) for name in names)
-    return next((count for count in found if count >= 0), None)
+    for name in names:
+        count = _natural((counts or {}).get(name))
+        if count >= 0:
+            return count
+    return None
 
 
 def _texts(*values: Any) -> list[str]:

@@ -351,8 +351,9 @@ class Committer:
             failed = dict.fromkeys(by_fd, repr(error))
         self.syncing = False
         # If a folder failed, the names of all tapes may be lost.
-        lost_name = next((failed[fd] for fd in (self._folder.fd, *days.values()) if fd in failed), None)
+        lost_name = failed.get(self._folder.fd)
         for fd in days.values():
+            lost_name = lost_name or failed.get(fd)
             os.close(fd)
         for fd, tape in by_fd.items():
             why = lost_name or failed.get(fd)

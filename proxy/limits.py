@@ -123,6 +123,10 @@ MEMORY_RESERVED_BYTES: Final = 32 * 1024 * 1024
 #: A holder of no more is small: an ordinary stream with a request of 400 KB.
 MEMORY_SMALL_BYTES: Final = 2 * 1024 * 1024
 
+#: What a stream holds until a frame is whole is small up to here: streams whose frames do not end leave the rest to
+#: requests.
+MEMORY_HELD_SMALL_BYTES: Final = 32 * 1024
+
 #: Between two measurements of memory; one costs 10 us.
 MEMORY_SAMPLE_S: Final = 0.25
 
@@ -320,6 +324,10 @@ UNSTREAMED_MAX: Final = 1_000
 #: Frames of one socket read before other tasks run: 64 KiB of empty events are 9,000 frames and 100 ms. An ordinary
 #: read has 300.
 FRAMES_A_TURN_MAX: Final = 128
+
+#: A longer read waits for its turn: 300 streams that are read as fast as they come would keep all others waiting 0.9 s
+#: in each round of the scheduler. A model's frame has 300 bytes.
+SHORT_READ_BYTES_MAX: Final = 8 * 1024
 
 #: Shortest caller key to look for in an upstream's error; shorter ones are words ("not-needed", "lm-studio").
 CALLER_KEY_CHARS_MIN: Final = 20

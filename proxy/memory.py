@@ -58,17 +58,17 @@ class Charge:
     Use it from trio's thread only.
     """
 
-    __slots__ = ("_memory", "_spare", "held_bytes")
+    __slots__ = ("_memory", "_small_bytes", "held_bytes")
 
-    def __init__(self, memory: Memory, *, spare: bool = True) -> None:
-        """Without `spare` it never gets the part of the room that is left to small holders."""
+    def __init__(self, memory: Memory, *, small_bytes: int = MEMORY_SMALL_BYTES) -> None:
+        """Up to `small_bytes` it may use the part of the room that is left to small holders."""
         self.held_bytes = 0
-        self._spare = spare
+        self._small_bytes = small_bytes
         self._memory = memory
 
     def add(self, size: int) -> bool:
         """Charge more bytes, or return False: there is no room, and nothing was charged."""
-        if not self._memory.allows(size, spare=self._spare and self.held_bytes + size <= MEMORY_SMALL_BYTES):
+        if not self._memory.allows(size, spare=self.held_bytes + size <= self._small_bytes):
             return False
         self.held_bytes += size
         self._memory.held_bytes += size

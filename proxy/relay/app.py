@@ -19,6 +19,7 @@ from ..limits import (
     DESCRIPTORS_RESERVED,
     INFLATED_AT_ONCE,
     MEMORY_A_STREAM_BYTES,
+    MEMORY_SMALL_BYTES,
     READ_WHOLE_TIMES,
     UPLOAD_INLINE_BYTES_MAX,
 )
@@ -69,7 +70,7 @@ class Application:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
         head, own = scope["method"] == "HEAD", scope["raw_path"].startswith(OWN_PATHS)
-        held, request = Charge(self._services.memory, spare=not own), None
+        held, request = Charge(self._services.memory, small_bytes=0 if own else MEMORY_SMALL_BYTES), None
         try:
             admitted = admit(self._services.config, self._keys, scope, Headers(scope["headers"]))
             if isinstance(admitted, Refusal):

@@ -24,8 +24,10 @@ from ..http1 import Headers
 from ..limits import (
     ERROR_BODY_BYTES_MAX,
     FRAMES_A_TURN_MAX,
+    MEMORY_HELD_SMALL_BYTES,
     PARSE_INLINE_BYTES_MAX,
     READ_WHOLE_TIMES,
+    SHORT_READ_BYTES_MAX,
     SNIFF_BYTES_MAX,
     STREAM_BYTES_MAX,
 )
@@ -105,6 +107,8 @@ class Services:
     #: The tool results that running streams brought.
     answers: Running = field(default_factory=Running)
     memory: Memory = field(default_factory=Memory)
+    #: Streams that have read much take turns.
+    turns: trio.Lock = field(default_factory=trio.Lock)
 
 
 class Relay:
@@ -149,7 +153,7 @@ class Relay:
         self._error_body = bytearray()
         self._received_bytes = 0
         #: What is held of the answer until its end, or until a frame is whole.
-        self._held = Charge(services.memory)
+        self._held = Charge(services.memory, small_bytes=MEMORY_HELD_SMALL_BYTES)
         #: The client's status, while it is being written with its first frames.
         self._uncommitted: Answer | None = None
         self._gave_up = False
@@ -350,13 +354,16 @@ class Relay:
         t, data = int((read.t - recording.began) * 1_000_000), read.data
         self._received_bytes += len(data)
         slices = [data]
+        turns = self._services.turns if len(data) > SHORT_READ_BYTES_MAX else None
         if data.count(b"\n") > 8 * FRAMES_A_TURN_MAX:  # each frame has two lines or more
             lines = data.splitlines(keepends=True)
             size = 2 * FRAMES_A_TURN_MAX
             slices = [b"".join(lines[at : at + size]) for at in range(0, len(lines), size)]
-        large = len(slices) > 1
-        with trio.CancelScope(shield=True) if large else nullcontext():  # the whole read, before anything ends it
+        with trio.CancelScope(shield=True) if turns else nullcontext():  # the whole read, before anything ends it
             for at, part in enumerate(slices):
+                if turns is not None:
+                    async with turns:  # held for one round of the scheduler: all other tasks run between two turns
+                        pass
                 records, frames = recording.read(t, part, more=at > 0)
                 if not records:
                     if not self._held.add(READ_WHOLE_TIMES * len(part)):
@@ -367,8 +374,6 @@ class Relay:
                 if records[-1].kind != "frame" or any(map(self._is_progress, records)):
                     self.signals.progress_at, self.signals.progressed = read.t, True
                 await self._write(records, frames)
-                if large:
-                    await trio.lowlevel.checkpoint()
         if self._request.verbatim:
             return ""  # it ends where the upstream ends it
         wire = recording.emitter.wire

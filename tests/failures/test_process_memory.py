@@ -246,4 +246,4 @@ async def test_memory_in_use_without_a_holder_refuses_no_stream_forever(autojump
     assert not second.add(MEMORY_A_STREAM_BYTES)
     first.release()
     assert second.add(MEMORY_A_STREAM_BYTES)
-    assert not Charge(memory, spare=False).add(1)
+    assert not Charge(memory, small_bytes=0).add(1)

@@ -74,9 +74,14 @@ class Log:
         row, calls, _ = ended.catalogue_row
         lost = [call.name for call in calls if call.state in ("dropped", "malformed")]
         fields: dict[str, object] = {
-            **{name: getattr(row, name) for name in ("stream", "route", "model", "ending")},
+            "stream": row.stream,
+            "route": row.route,
+            "model": row.model,
+            "ending": row.ending,
             "flags": ",".join(row.flags),
-            **{name: getattr(ended, name) for name in ("cause", "why", "attempts")},
+            "cause": ended.cause,
+            "why": ended.why,
+            "attempts": ended.attempts,
             "ttft_ms": None if row.first_content_us is None else row.first_content_us / 1000,
             "duration_ms": None if row.duration_us is None else row.duration_us / 1000,
             "input_tokens": row.input_tokens,

@@ -167,7 +167,7 @@ class ChatWriter:
         return Split(out, later, delivers)
 
     def withhold_finish(self, out: Out, choices: set[int]) -> None:
-        given = enumerate(out.value["choices"] if choices else ())
+        given = enumerate(out.value["choices"])
         places = [place for place, one in given if one["index"] in choices and one.get("finish_reason")]
         out.edit([Edit("malformed_claim", ("choices", place), "finish_reason", None) for place in places])
 

@@ -380,7 +380,8 @@ class Engine:
             claimed.add(event.choice)
             if not choice.malformed:
                 self._finished.add(event.choice)
-        self._writer.withhold_finish(out, claimed - self._finished)
+        if malformed := claimed - self._finished:
+            self._writer.withhold_finish(out, malformed)
         if before:
             self._send(*self._writer.introduce(out), *before)
 

@@ -6,6 +6,7 @@ counted as `other`, so that the configuration alone bounds the number of series.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, get_args
 
 import trio
@@ -74,7 +75,7 @@ class Metrics(Collector):
             count["wiretape_streams_untaped_total"].inc()
         if "history_marked" in row.flags:
             count["wiretape_histories_marked_total"].inc()
-        if any(call.state == State.DROPPED.value for call in calls):
+        if State.DROPPED.value in map(attrgetter("state"), calls):
             count["wiretape_streams_dropped_mid_tool_total"].inc()
         count["wiretape_retries_total"].inc(max(0, ended.attempts - 1))
         count["wiretape_log_bytes_total"].inc(ended.tape_bytes)

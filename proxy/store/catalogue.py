@@ -53,6 +53,7 @@ _SCHEMA: Final = f"""
     CREATE INDEX answers_by_stream ON answers (stream);
     CREATE INDEX answers_by_call ON answers (made_by);
 """
+_MEMBERS: Final = {kind: attrgetter(*columns.split(", ")) for kind, columns in _COLUMNS.items()}
 _MARKS: Final = {kind: ",".join("?" * len(fields(kind))) for kind in _TABLES}
 _INSERT: Final = {kind: f"INSERT INTO {_TABLES[kind]} ({_COLUMNS[kind]}) VALUES ({_MARKS[kind]})" for kind in _TABLES}  # noqa: S608 - our own words
 
@@ -295,14 +296,11 @@ class Book(Rows):
         with self.base:
             self.base.execute("BEGIN")
             self._delete([(row.stream.stream,) for row in found])
-            self._insert(StreamRow, [row.stream for row in found])
-            self._insert(CallRow, [call for row in found for call in row.calls])
-            self._insert(AnswerRow, [answer for row in found for answer in row.answers])
-
-    def _insert(self, kind: type[_Row], rows: Sequence[_Row]) -> None:
-        members = attrgetter(*_COLUMNS[kind].split(", "))
-        values = [[dumps(each).decode() if isinstance(each, tuple) else each for each in members(row)] for row in rows]
-        self.base.executemany(_INSERT[kind], values)
+            for stream, calls, answers in found:
+                for row in (stream, *calls, *answers):
+                    members = _MEMBERS[type(row)](row)
+                    values = [dumps(each).decode() if isinstance(each, tuple) else each for each in members]
+                    self.base.execute(_INSERT[type(row)], values)
 
     def forget(self, streams: Iterable[str]) -> None:
         """Remove the rows of these streams."""

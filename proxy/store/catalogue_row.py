@@ -167,8 +167,8 @@ def row_of(stream: str, summary: StreamSummary) -> CatalogueRow:
         model=begun.model or model,
         ending=ending,
         flags=tuple(flags) if summary.end is not None else (),
-        input_tokens=_count(usage, _INPUT),
-        output_tokens=_count(usage, _OUTPUT),
+        input_tokens=_count(usage or {}, _INPUT),
+        output_tokens=_count(usage or {}, _OUTPUT),
         usage=None if usage is None else dumps(usage).decode("utf-8", "replace"),
         first_frame_us=summary.first_frame_us,
         first_content_us=summary.first_content_us,
@@ -224,9 +224,9 @@ def _natural(value: Any) -> int:
     return value if type(value) is int and 0 <= value <= _INTEGER_MAX else -1
 
 
-def _count(counts: dict[str, Any] | None, names: tuple[str, ...]) -> int | None:
-    for name in names:
-        count = _natural((counts or {}).get(name))
+def _count(counts: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    for name in filter(counts.__contains__, names):
+        count = _natural(counts[name])
         if count >= 0:
             return count
     return None

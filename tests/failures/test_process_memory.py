@@ -19,6 +19,7 @@ from wiretape.events.core.limits import JSON_VALUES_MAX
 from wiretape.events.tape.record import Record
 from wiretape.proxy.limits import (
     MEMORY_A_STREAM_BYTES,
+    MEMORY_HELD_SMALL_BYTES,
     MEMORY_RESERVED_BYTES,
     PARSE_INLINE_BYTES_MAX,
     READ_WHOLE_TIMES,
@@ -247,3 +248,15 @@ async def test_memory_in_use_without_a_holder_refuses_no_stream_forever(autojump
     first.release()
     assert second.add(MEMORY_A_STREAM_BYTES)
     assert not Charge(memory, small_bytes=0).add(1)
+
+
+async def test_unfinished_events_of_many_streams_leave_room_for_requests(autojump_clock: MockClock) -> None:
+    memory = Memory(256 * MIB, lambda: 60 * MIB)
+    streams = [Charge(memory) for _ in range(100)]
+    held = [Charge(memory, small_bytes=MEMORY_HELD_SMALL_BYTES) for _ in streams]
+    assert all(stream.add(MEMORY_A_STREAM_BYTES) for stream in streams)
+    for each in held:
+        while each.add(8 * 1024):
+            pass
+    assert min(each.held_bytes for each in held) == MEMORY_HELD_SMALL_BYTES
+    assert Charge(memory).add(MEMORY_A_STREAM_BYTES)

@@ -115,6 +115,31 @@ async def test_flood_of_empty_events_is_taken_in_bounded_turns(empty: bytes, aut
         assert max(store.writes) <= FRAMES_A_TURN_MAX + 4, "the frames of a turn, and what waited for them"
 
 
+class _Rounds(trio.abc.Instrument):
+    """The largest number of long writes in one round of the scheduler."""
+
+    def __init__(self, store: Watched) -> None:
+        self._writes = store.writes
+        self._seen = self.most = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.most = max(self.most, sum(count > 20 for count in self._writes[self._seen :]))
+        self._seen = len(self._writes)
+
+
+@pytest.mark.case("V5")
+async def test_streams_that_read_much_take_turns(autojump_clock: MockClock) -> None:
+    """300 clients with 8 MB each kept an honest one waiting for 10 s."""
+    flood = [text("word ") * 200] * 4
+    async with faulty(Peer(role(), *flood, finish() + DONE), store=(store := Watched())) as home:
+        trio.lowlevel.add_instrument(rounds := _Rounds(store))
+        async with trio.open_nursery() as nursery:
+            for _ in range(12):
+                nursery.start_soon(home.ask)
+        trio.lowlevel.remove_instrument(rounds)
+        assert rounds.most == 1
+
+
 @pytest.mark.case("U29")
 async def test_stream_has_a_total_limit(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """256 MiB are a minute of a test, so the bound is made small here."""

@@ -122,7 +122,7 @@ class _Rounds(trio.abc.Instrument):
         self._writes = store.writes
         self._seen = self.most = 0
 
-    def before_io_wait(self, timeout: float) -> None:
+    def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 - trio calls it by name
         self.most = max(self.most, sum(count > 20 for count in self._writes[self._seen :]))
         self._seen = len(self._writes)
 

@@ -18,7 +18,6 @@ __all__ = ["HeadReader", "Refusal", "RequestHead", "refusal_bytes"]
 _FIRST_LINE: Final = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
 #: No method begins like this: an empty line does with \\r, TLS with \\x16.
 _FOREIGN: Final = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z\r]")
-_BARE_LF: Final = re.compile(rb"(?<!\r)\n")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _HOST: Final = re.compile(rb"(?:[0-9A-Za-z._\-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 #: Allowed once: two readers might take different ones.
@@ -67,7 +66,8 @@ class HeadReader:
             del held[:2]
             self._scanned = 0
         end = held.find(b"\r\n\r\n", max(0, self._scanned - 3))
-        if _BARE_LF.search(held, max(0, self._scanned - 1), len(held) if end < 0 else end):
+        to = len(held) if end < 0 else end
+        if held.count(b"\n", self._scanned, to) > held.count(b"\r\n", max(0, self._scanned - 1), to):
             return Refusal(400, "A line of the request head ends without CR.")
         self._scanned = len(held)
         if (len(held) >= HEAD_BYTES_MAX) if end < 0 else (end + 4 > HEAD_BYTES_MAX):

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from tests.failures.judged import Fed, connecting, error_of, faulty, judged
 from tests.house.tree import ROOT
 from tests.proxy.scripted import chunk, listening, opening, request_of
-from tests.support.house import DONE, HEAD, Peer, Watched, finish, house, role, text
+from tests.support.house import ASKED, DONE, HEAD, Peer, Watched, finish, house, role, text
 from wiretape.events.core.limits import EVENT_BYTES_MAX, LINE_BYTES_MAX
 from wiretape.events.core.model import Ended
 from wiretape.events.core.settings import Settings
@@ -135,7 +135,7 @@ async def test_streams_that_read_much_take_turns(autojump_clock: MockClock) -> N
         trio.lowlevel.add_instrument(rounds := _Rounds(store))
         async with trio.open_nursery() as nursery:
             for _ in range(12):
-                nursery.start_soon(home.ask)
+                nursery.start_soon(home.ask, ASKED)
         trio.lowlevel.remove_instrument(rounds)
         assert rounds.most == 1
 

@@ -9,17 +9,21 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
 from .chat.repair import Chat
+from .core.json_text import dumps
 from .core.model import Event
 from .core.settings import Profile
 from .emission.dialect import Dialect
 from .emission.engine import Engine
+from .folds.run import RunFold
 from .folds.summary import StreamSummary
 from .tape.record import Record
 
-__all__ = ["EMITTER_VERSION", "Emitter", "Summariser", "emit", "events", "summarise"]
+__all__ = ["EMITTER_VERSION", "Emitter", "RunReader", "Summariser", "emit", "events", "summarise"]
 
 #: Written into `open`. It grows when the same tape would emit other bytes.
 EMITTER_VERSION: Final = 3
+
+_LINE_ENDS: Final = MappingProxyType({each.encode(): b"\\u%04x" % ord(each) for each in "\x85\u2028\u2029"})
 
 
 class Emitter(Engine):
@@ -48,6 +52,37 @@ class Summariser:
             self.summary.take(record, self._emitter.wire, self._events)
             self._events.clear()
         return self
+
+
+class RunReader:
+    """The fold of a run, and its events as SSE frames: `feed` the records of all its tapes in order."""
+
+    def __init__(self) -> None:
+        self._events: list[Any] = []
+        self._emitter = Emitter()
+        #: Up to date after each record.
+        self.run = RunFold()
+
+    def feed(self, *records: Record) -> list[bytes]:
+        frames: list[bytes] = []
+        for record in records:
+            if record.kind == "open":
+                self._emitter = Emitter(sink=self._events.append, repairs=False)
+            self._emitter.feed(record)
+            caused = self.run.take(record, self._emitter.wire, self._events)
+            frames += [b"id: %d\ndata: %b\n\n" % (event["sequence"], _one_line(event)) for event in caused]
+            self._events.clear()
+        return frames
+
+
+def _one_line(event: dict[str, Any]) -> bytes:
+    """Return an event as JSON without the line ends that only Unicode knows: httpx and others split lines there."""
+    text = dumps(event)
+    if text.isascii():
+        return text
+    for line_end, escaped in _LINE_ENDS.items():
+        text = text.replace(line_end, escaped)
+    return text
 
 
 def summarise(records: Iterable[Record]) -> StreamSummary:

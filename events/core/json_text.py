@@ -17,12 +17,15 @@ __all__ = [
     "ABSENT",
     "Boundary",
     "Edit",
+    "Halves",
     "Member",
     "Path",
     "Places",
     "apply",
     "as_list",
+    "as_number",
     "as_object",
+    "as_text",
     "dumps",
     "is_list",
     "is_object",
@@ -126,6 +129,18 @@ def as_list(value: Any) -> list[Any]:
     return value if is_list(value) else []
 
 
+def as_text(value: Any) -> str:
+    """Return the value if it is text, in a form that UTF-8 has, else an empty one."""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else joined_surrogates(value)
+
+
+def as_number(value: Any, default: float = 0) -> float:
+    """Return the value if it is a number that a time or a duration can be, at most 10**18, else the default."""
+    return value if type(value) in (int, float) and 0 <= value <= 10**18 else default
+
+
 def dumps(value: Any) -> bytes:
     """Return compact JSON of anything that `parse` gives, even lone surrogates, huge integers and depth.
 
@@ -165,6 +180,24 @@ def _scalar(value: Any) -> str:
 def joined_surrogates(text: str) -> str:
     """Join the halves of characters that were split over deltas; a half alone becomes U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class Halves:
+    """Joins characters that were split over two pieces of a text; several texts may alternate."""
+
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}  # the first half of a character, by the name of its text
+
+    def join(self, name: str, piece: str, *, last: bool = False) -> str:
+        """Return the piece without a half at its end, which waits for the next one; a half alone becomes U+FFFD."""
+        if piece.isascii() and not self._first:
+            return piece
+        piece = self._first.pop(name, "") + piece
+        if not last and "\ud800" <= piece[-1:] <= "\udbff":
+            self._first[name], piece = piece[-1], piece[:-1]
+        return joined_surrogates(piece)
 
 
 class Boundary:

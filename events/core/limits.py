@@ -79,3 +79,6 @@ CALL_ID_CHARS_MAX: Final = 16 * 1024
 
 #: Raw bytes that are made a JSON string at once.
 QUOTED_BYTES_MAX: Final = 256 * 1024
+
+#: Characters of the id of a session of runs, by which its runs are found.
+SESSION_CHARS_MAX: Final = 256

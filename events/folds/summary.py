@@ -91,6 +91,8 @@ class StreamSummary:
         #: The keys of the `open`, `request` and `results` records.
         self.opening: Mapping[str, Any] = NO_KEYS
         self.request: Mapping[str, Any] = NO_KEYS
+        #: The keys of the `run` record, if the stream is a turn of a run.
+        self.turn: Mapping[str, Any] = NO_KEYS
         self.results: Mapping[str, Any] = NO_KEYS
         self.facts: Mapping[str, Any] = NO_KEYS
         self.history: list[Any] = []
@@ -156,6 +158,8 @@ class StreamSummary:
                 self.hermes = as_object(keys.get("settings")).get("hermes") is True
             case "request":
                 self.request, self.facts = keys, as_object(keys.get("facts"))
+            case "run":
+                self.turn = keys
             case "history":
                 self.history = as_list(keys.get("marks"))
             case "results":

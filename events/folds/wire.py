@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Any, Final, assert_never, get_args
 
 from ..core import model
-from ..core.json_text import ABSENT, is_object, joined_surrogates, parse
+from ..core.json_text import ABSENT, as_object, is_object, joined_surrogates, parse
 from ..core.lifecycle import TABLE, State, Trigger
-from ..core.limits import KEPT_CHARS_MAX
+from ..core.limits import KEPT_CHARS_MAX, LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..core.model import CallEvent, Ending, Event
 
-__all__ = ["SIBLING", "UPSTREAM_CALL", "Call", "Choice", "Wire", "counts_tokens"]
+__all__ = ["SIBLING", "UPSTREAM_CALL", "Call", "Choice", "Wire", "counts_tokens", "short", "tokens"]
 
 #: The ending for the `cause` of an `end` record without a terminator before it. Most endings are a cause by themselves.
 #: We hang up (`closed`) after a terminator that did not hold; `status` is an HTTP status that reports an error.
@@ -68,6 +68,16 @@ class Call:
         """The arguments so far."""
         return joined_surrogates(self.text.getvalue())
 
+    @property
+    def label(self) -> str:
+        """A short preview of the main argument: the first string in the arguments, or the text of a custom tool."""
+        if self.custom:
+            text = self.arguments[:PREVIEW_BYTES_MAX]
+        else:
+            value = as_object(parse(self.arguments.encode("utf-8", "replace")))
+            text = next((text for text in value.values() if isinstance(text, str)), "")
+        return short(" ".join(text.split()))
+
     def valid(self) -> bool:
         """Return whether it could run: it was read completely, has a name, and its arguments are JSON or free text."""
         return bool(self.name and not (self.damaged or self.late)) and (
@@ -106,6 +116,22 @@ class Choice:
             call = self.calls[event.call] = self.open[event.call] = Call(event.choice, event.call, "", "")
             call.moves.append((event.n, call.state))
         return call
+
+
+def short(label: str) -> str:
+    """Return as much of a label as one line of a tool card shows."""
+    return label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
+
+
+def tokens(counts: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return input, output and total of what usage counts, under any dialect's names; None if it lacks one of two."""
+    asked, answered, total = (
+        next((counts[name] for name in names if type(counts.get(name)) is int and counts[name] >= 0), None)
+        for names in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"), ("total_tokens",))
+    )
+    if asked is None or answered is None:
+        return None
+    return {"input_tokens": asked, "output_tokens": answered, "total_tokens": total or asked + answered}
 
 
 def counts_tokens(counts: Mapping[str, Any]) -> dict[str, Any]:

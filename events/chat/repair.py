@@ -15,11 +15,12 @@ from ..core.lifecycle import STATUS_ON_WIRE, State
 from ..core.model import Event, ForeignFrame, ResponseStarted, Terminator, ToolProgress, UpstreamError, Usage
 from ..emission.dialect import Context, Step
 from ..emission.frames import Out
+from ..folds.wire import short
 from ..tape.record import Record
 from ..wire.sse import BOM, Frame, parse_block
 from .chunk import CHUNK, DONE, LEGACY_CALL, PROGRESS_EVENT, Draft, chunk, envelope, events, has, says_content
 from .content import Choices, Retold
-from .write import ChatWriter, short
+from .write import ChatWriter
 
 __all__ = ["Chat", "Repair"]
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..core.json_text import ABSENT, as_object, is_list, is_object, parse
+from ..core.json_text import ABSENT, is_list, is_object
 from ..core.lifecycle import State
-from ..core.limits import LABEL_CHARS_MAX, NAME_CHARS_MAX, PREVIEW_BYTES_MAX
+from ..core.limits import NAME_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..core.model import ToolResultSeen
 from ..core.settings import Facts
 from ..emission.cards import emoji_of
@@ -19,7 +19,7 @@ from ..emission.frames import Edit, Out, Styles
 from ..folds.wire import SIBLING, Call, counts_tokens
 from .chunk import CALL_KEYS, DONE, PROGRESS_EVENT, chunk, envelope, says_content
 
-__all__ = ["NOTE", "WARNING", "ChatWriter", "error_frame", "preview", "short", "warning"]
+__all__ = ["NOTE", "WARNING", "ChatWriter", "error_frame", "preview", "warning"]
 
 #: How a warning begins, by finish reason or ending. A stall and a cut read differently, because the cure differs.
 _OPENINGS: Final[Mapping[str, str]] = MappingProxyType(
@@ -178,7 +178,7 @@ class ChatWriter:
 
     def call_card(self, n: int, call: Call, status: str) -> Out:
         reason, shown = call.reason if status == "dropped" else "", preview(call.arguments)
-        return self._card(n, call.choice, call.name, call.id, status, label=_label(call), input=shown, reason=reason)
+        return self._card(n, call.choice, call.name, call.id, status, label=call.label, input=shown, reason=reason)
 
     def result_card(self, n: int, choice: int, result: ToolResultSeen) -> Out:
         status, output = "failed" if result.failed else "completed", preview(result.output)
@@ -235,21 +235,6 @@ class ChatWriter:
         role = {} if index in self._roles else {"role": "assistant"}
         self._roles.add(index)
         return Out(n, chunk(self._ours, index, role | delta, finish), repair=repair)
-
-
-def _label(call: Call) -> str:
-    """Return a short preview of the main argument: the first string in the arguments, or the text of a custom tool."""
-    if call.custom:
-        text = call.arguments[:PREVIEW_BYTES_MAX]
-    else:
-        value = as_object(parse(call.arguments.encode("utf-8", "replace")))
-        text = next((text for text in value.values() if isinstance(text, str)), "")
-    return short(" ".join(text.split()))
-
-
-def short(label: str) -> str:
-    """Return as much of a label as one line of a tool card shows."""
-    return label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
 
 
 def preview(text: str) -> str:

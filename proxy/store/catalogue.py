@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 _Row = TypeVar("_Row", StreamRow, CallRow, AnswerRow)
 
 #: Stored in the file. A file with another version is rebuilt, because its rows mean something else.
-_VERSION: Final = 3
+_VERSION: Final = 4
 #: Tapes indexed between two questions while the catalogue catches up: about 50 ms.
 _STEP: Final = 20
 #: Rebuilds per run: a disk that keeps damaging the file must not keep us busy.
@@ -47,6 +47,9 @@ _COLUMNS: Final = {kind: ", ".join(field.name for field in fields(kind)) for kin
 _SCHEMA: Final = f"""
     CREATE TABLE streams ({_COLUMNS[StreamRow]}, PRIMARY KEY (created, stream));
     CREATE UNIQUE INDEX streams_by_id ON streams (stream);
+    CREATE INDEX streams_by_run ON streams (run) WHERE run IS NOT NULL;
+    CREATE INDEX streams_by_session ON streams (session) WHERE session IS NOT NULL;
+    CREATE INDEX runs ON streams (created, stream) WHERE turn = 1;
     CREATE TABLE calls ({_COLUMNS[CallRow]}, PRIMARY KEY (caller, call, handed_us, stream));
     CREATE INDEX calls_by_stream ON calls (stream);
     CREATE TABLE answers ({_COLUMNS[AnswerRow]}, PRIMARY KEY (caller, call, arrived_us, stream));
@@ -70,7 +73,7 @@ class Rows:
 
     def page(self, which: Filter, limit: int) -> list[StreamRow]:
         """Return one page, the latest first."""
-        terms = [f"{name} = ?" for name in which.words]
+        terms = [f"{name} = ?" for name in which.words] + ["turn = 1"] * which.runs
         values: list[Any] = [*which.words.values()]
         if which.before is not None:
             terms.append("(created, stream) < (?, ?)")
@@ -289,6 +292,12 @@ class Book(Rows):
         if self._steps is not None:
             self._steps.close()  # it may hold a folder open
         self.base.close()
+
+    def page(self, which: Filter, limit: int, *, whole: bool = False) -> list[StreamRow]:
+        """Return one page, the latest first; with `whole` not before every tape has its row."""
+        while whole and self.catch_up():
+            pass
+        return super().page(which, limit)
 
     def enter(self, rows: Iterable[CatalogueRow]) -> None:
         """Add or replace rows in one transaction."""

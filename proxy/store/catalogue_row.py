@@ -10,6 +10,7 @@ but rows: a catalogue rebuilt from the tapes decides as the old one did.
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -28,6 +29,7 @@ from ..limits import ABANDONED_AFTER_S, DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_M
 
 __all__ = [
     "NO_FATES",
+    "OPENING",
     "Alike",
     "AnswerRow",
     "CallRow",
@@ -57,6 +59,10 @@ _INTEGER_MAX: Final = 2**63 - 1
 #: The last second of the year 9999.
 _CREATED_MAX: Final = 253_402_300_799
 _SECOND_US: Final = 1_000_000
+#: The records whose keys tell all of a stream that is known when it begins.
+OPENING: Final = frozenset({"open", "run", "request"})
+#: The last row of a page, as `next` names it.
+_CURSOR: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_-]{1,128})", re.ASCII)
 #: 64 bits of a hash of arguments, so that no two calls of one caller are confused by chance.
 _DIGEST_CHARS: Final = 16
 
@@ -82,11 +88,26 @@ class StreamRow:
     first_frame_us: int | None = None
     first_content_us: int | None = None
     duration_us: int | None = None
+    #: The run that it is a turn of, its number there, and the session of the run.
+    run: str | None = None
+    turn: int | None = None
+    session: str | None = None
 
     @property
     def place(self) -> tuple[int, str]:
         """The sort key: by time, then by id, so that paging never skips nor repeats."""
         return self.created, self.stream
+
+    @property
+    def cursor(self) -> str:
+        """The place, as a caller gives it back to get the next page."""
+        return f"{self.created}.{self.stream}"
+
+    @staticmethod
+    def at(cursor: str) -> "StreamRow | None":
+        """Return a row at this place, or None if this is not a cursor."""
+        match = _CURSOR.fullmatch(cursor)
+        return match and StreamRow(stream=match[2], created=int(match[1]), caller="", route="", dialect="", model="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,18 +166,31 @@ def row_of_tape(stream: str, records: Iterable[Record]) -> CatalogueRow:
     return row_of(stream, summary)
 
 
-def opened_row(stream: str, opening: Mapping[str, Any], request: Mapping[str, Any] = NO_KEYS) -> StreamRow:
-    """Return the row of a stream that runs, from the keys of its `open` and `request` records."""
+def opened_row(
+    stream: str, opening: Mapping[str, Any], request: Mapping[str, Any] = NO_KEYS, turn: Mapping[str, Any] = NO_KEYS
+) -> StreamRow:
+    """Return the row of a stream that runs, from the keys of its `open`, `request` and `run` records."""
     created = opening.get("created")
     model = as_object(request.get("facts")).get("model")
-    caller, route, dialect, model = _texts(*map(opening.get, ("caller", "route", "dialect")), model)
+    named = map(opening.get, ("caller", "route", "dialect", "run", "session"))
+    caller, route, dialect, run, session, model = _texts(*named, model)
     created = created if type(created) is int and 0 <= created <= _CREATED_MAX else 0
-    return StreamRow(stream=stream, created=created, caller=caller, route=route, dialect=dialect, model=model)
+    return StreamRow(
+        stream=stream,
+        created=created,
+        caller=caller,
+        route=route,
+        dialect=dialect,
+        model=model,
+        run=run or None,
+        turn=_natural(turn.get("turn")) if run and turn else None,
+        session=session or None,
+    )
 
 
 def row_of(stream: str, summary: StreamSummary) -> CatalogueRow:
     """Return the rows of a stream."""
-    begun = opened_row(stream, summary.opening, summary.request)
+    begun = opened_row(stream, summary.opening, summary.request, summary.turn)
     created_us = summary.opening.get("created_us")
     known = type(created_us) is int and created_us // 1_000_000 == begun.created
     opened_us = int(created_us or 0) if known else begun.created * 1_000_000

@@ -27,7 +27,7 @@ from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from .catalogue import Catalogue
-from .catalogue_row import AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow, find_calls
+from .catalogue_row import OPENING, AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow, find_calls
 from .folder import Folder, day_of, tapes_in
 from .store import (
     PAGE_MAX,
@@ -62,8 +62,8 @@ _T = TypeVar("_T")
 INLINE_BYTES_MAX: Final = 256 * 1024
 #: Creating a file takes 20 us, and a thread for it 200 us of CPU, which pays if the last file took longer than this.
 _INLINE_CREATION_S: Final = 0.002
-#: `open` and `request`.
-_OPENING_RECORDS: Final = 2
+#: Among these are `open`, `run` and `request`.
+_OPENING_RECORDS: Final = 3
 #: Descriptors open at once; macOS gives a process 256.
 _PORTION: Final = 64
 
@@ -196,7 +196,8 @@ class FileStore:
         tape.next_n = records[-1].n + 1
         if records[0].n < _OPENING_RECORDS:
             for record in records[:_OPENING_RECORDS]:
-                tape.opening[record.kind] = record.keys
+                if record.kind in OPENING:
+                    tape.opening[record.kind] = record.keys
         if ended:
             created = tape.opening.get("open", NO_KEYS).get("created")
             tape.created = created if type(created) is int else 0
@@ -265,7 +266,7 @@ class FileStore:
         live_rows = (live.row for live in self._live.values() if not live.ended)
         rows = {row.stream: row for row in live_rows if which.admits(row)}
         nothing: Sequence[StreamRow] = ()
-        for row in await self._catalogue.ask(lambda book: book.page(which, limit), nothing):
+        for row in await self._catalogue.ask(lambda book: book.page(which, limit, whole=which.of_runs), nothing):
             rows[row.stream] = row
         return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
 
@@ -292,6 +293,13 @@ class FileStore:
         if gone:
             await self._catalogue.ask(lambda book: book.forget(gone), None)
         return gone
+
+    async def delete(self, streams: Sequence[str]) -> None:
+        """Remove tapes that have ended, and their rows."""
+        if any(live.ended for live in self._live.values()):
+            await self._committer.through()
+        await trio.to_thread.run_sync(self._folder.delete, streams)
+        await self._catalogue.ask(lambda book: book.forget(streams), None)
 
     async def aclose(self) -> None:
         """Make the last commit round. Streams that have not ended are left to recovery."""

@@ -204,6 +204,12 @@ class Folder:
             facts = entry.stat(follow_symlinks=False)
             yield Kept(facts.st_mtime, stream, facts.st_size)
 
+    def delete(self, streams: Iterable[str]) -> None:
+        """Remove the tapes of these streams."""
+        for path in filter(None, map(self.ended_path, streams)):
+            with suppress(FileNotFoundError):
+                os.unlink(path)  # noqa: PTH108 - a tape's path is a string
+
     def expire(self, live_bytes: int, now: float, keep: Keep) -> list[str]:
         """Remove the tapes that are too old or too much, and return their streams."""
         gone = expired(days_in(self.root), self.tapes_of, live_bytes, now, keep)

@@ -16,6 +16,7 @@ from wiretape.events.tape.tape import Damage
 from ..config.model import Keep
 from ..memory import Charge
 from .catalogue_row import (
+    OPENING,
     Alike,
     AnswerRow,
     CatalogueRow,
@@ -98,7 +99,7 @@ class MemoryStore:
         for n, record in enumerate(records, len(tape.records)):
             assert record.n == n, f"record {record.n} comes after {n - 1}"
         tape.records += records
-        tape.opening |= {record.kind: record.keys for record in records if record.kind in ("open", "request")}
+        tape.opening |= {record.kind: record.keys for record in records if record.kind in OPENING}
         size = sum(len(encode(record)) for record in records)
         tape.size += size
         if records[-1].kind == "end":
@@ -150,6 +151,11 @@ class MemoryStore:
         for stream in gone:
             del self._tapes[stream]
         return gone
+
+    async def delete(self, streams: Sequence[str]) -> None:
+        """Remove tapes that have ended."""
+        for stream in streams:
+            self._tapes.pop(stream, None)
 
     async def aclose(self) -> None:
         """End all followers."""

@@ -85,17 +85,28 @@ class Filter:
     route: str | None = None
     #: The empty string for running streams.
     ending: str | None = None
+    run: str | None = None
+    session: str | None = None
+    #: Only the first stream of each run.
+    runs: bool = False
     before: StreamRow | None = None
 
     @property
     def words(self) -> dict[str, str]:
         """The members that must be equal."""
-        members = ("caller", "model", "route", "ending")
+        members = ("caller", "model", "route", "ending", "run", "session")
         return {name: word for name in members if (word := getattr(self, name)) is not None}
+
+    @property
+    def of_runs(self) -> bool:
+        """Whether it chooses runs: a run whose newest tape is not found would look as if it were in another state."""
+        return self.runs or self.run is not None or self.session is not None
 
     def admits(self, row: StreamRow) -> bool:
         """Return whether the filter lets the row pass."""
         if any(getattr(row, name) != word for name, word in self.words.items()):
+            return False
+        if self.runs and row.turn != 1:
             return False
         return self.before is None or row.place < self.before.place
 
@@ -171,6 +182,9 @@ class Store(Protocol):
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove what is too old or too much, and return the streams removed."""
         ...
+
+    async def delete(self, streams: Sequence[str]) -> None:
+        """Remove the tapes of streams that have ended, and their rows."""
 
     async def aclose(self) -> None:
         """Make everything written durable, as far as this store promises it. Nothing may be called afterwards."""

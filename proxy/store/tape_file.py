@@ -121,7 +121,7 @@ class OpenTape:
 
     def __init__(self, stream: str) -> None:
         self.stream = stream
-        #: The keys of its `open` and `request` records.
+        #: The keys of its `open`, `run` and `request` records.
         self.opening: dict[str, Mapping[str, Any]] = {}
         self.followed: trio.Event | None = None
         #: Followers get nothing more.
@@ -130,7 +130,7 @@ class OpenTape:
     @property
     def row(self) -> StreamRow:
         """The row of the stream while it runs."""
-        return opened_row(self.stream, self.opening.get("open", NO_KEYS), self.opening.get("request", NO_KEYS))
+        return opened_row(self.stream, *(self.opening.get(kind, NO_KEYS) for kind in ("open", "request", "run")))
 
     def wake(self) -> None:
         """Wake all followers that wait, once."""

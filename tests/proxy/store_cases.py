@@ -32,15 +32,22 @@ def stream_of(
     results: Sequence[Mapping[str, Any]] = (),
     body: bytes = b"{}",
     end: bool = True,
+    run: str = "",
+    turn: int = 1,
+    session: str = "",
 ) -> list[Batch]:
     """One chat stream: its opening, `reads` reads of text (and a tool call), its end; `results` end the messages of
-    its request."""
+    its request, and `run` makes it a turn."""
     recorder, emitter = Recorder(), Emitter()
     opening: dict[str, Any] = {"format": 1, "stream": stream, "dialect": "chat", "profile": "strict"}
     opening |= {"created": created, "created_us": created * 1_000_000, "caller": caller, "route": route}
+    opening |= ({"run": run} if run else {}) | ({"session": session} if session else {})
     facts: dict[str, Any] = {"stream": True, "usage": True, "model": model, "n": 1, "tools": []}
     asked = {"facts": facts, "messages": messages}
-    batches = [[recorder.record("open", 0, opening), recorder.record("request", 0, asked, body)]]
+    batches = [[recorder.record("open", 0, opening)]]
+    if run:
+        batches[0].append(recorder.record("run", 0, {"turn": turn, "what": "start", "mode": "own"}, body))
+    batches[0].append(recorder.record("request", 0, asked, body))
     if results:
         after = messages - 1 - len(results)
         batches[0].append(recorder.record("results", 0, {"results": list(results), "after": after}))

@@ -147,6 +147,17 @@ async def test_a_catalogue_that_lacks_rows_is_completed_at_the_next_start(tmp_pa
     assert "s4" not in {row.stream for row in rows}
 
 
+async def test_the_turns_of_a_run_are_all_found_by_the_first_look_after_a_crash(tmp_path: Path) -> None:
+    """With its newest turn missing, a run would be in another state."""
+    async with opened_files(tmp_path) as store:
+        for number in range(50):
+            turn = stream_of(f"s{number}", run="run_a", turn=number + 1, created=CREATED - number * 7_200)
+            await put(store, f"s{number}", turn)
+    (tmp_path / "catalogue.db").unlink()
+    async with opened_files(tmp_path) as store:
+        assert len(await store.list(Filter(run="run_a"))) == 50
+
+
 async def test_a_tape_that_our_reading_fails_on_is_still_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

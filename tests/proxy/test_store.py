@@ -169,6 +169,36 @@ async def test_list_applies_every_filter(store: Store) -> None:
     assert found == [["b", "c"], ["a", "b"], ["b", "c"], ["c"], ["a", "b"], [], []]
 
 
+async def test_the_turns_of_a_run_are_found_by_its_id_and_session(store: Store) -> None:
+    await put(store, "plain", stream_of("plain"))
+    await put(store, "a1", stream_of("a1", run="run_a", session="s", caller="c1"))
+    await put(store, "a2", stream_of("a2", run="run_a", session="s", caller="c1", turn=2, end=False, model="m2"))
+    await put(store, "b1", stream_of("b1", run="run_b", session="s", caller="c2", created=CREATED + 1))
+    asked: list[dict[str, Any]] = [{"run": "run_a"}, {"run": "run_a", "caller": "c2"}, {"session": "s"}]
+    asked += [{"session": "s", "runs": True}, {"runs": True}, {"runs": True, "caller": "c1"}, {"run": ""}, {}]
+    found = [sorted(row.stream for row in await store.list(Filter(**which))) for which in asked]
+    assert found[:4] == [["a1", "a2"], [], ["a1", "a2", "b1"], ["a1", "b1"]]
+    assert found[4:] == [["a1", "b1"], ["a1"], [], ["a1", "a2", "b1", "plain"]]
+    rows = {row.stream: row for row in await store.list(Filter())}
+    assert [(rows[name].run, rows[name].turn, rows[name].session) for name in ("a2", "b1", "plain")] == [
+        ("run_a", 2, "s"),
+        ("run_b", 1, "s"),
+        (None, None, None),
+    ]
+    assert rows["a2"].model == "m2"
+
+
+async def test_deleted_streams_vanish_everywhere(store: Store) -> None:
+    await put(store, "gone", stream_of("gone", call_id="call-1"))
+    await put(store, "stays", stream_of("stays"))
+    await store.delete(["gone", "never-was"])
+    assert [row.stream for row in await store.list(Filter())] == ["stays"]
+    assert await store.find_calls([answer("call-1")], {}) == [None]
+    with pytest.raises(StreamMissingError):
+        store.read("gone")
+    await store.delete([])
+
+
 async def test_the_row_of_an_ended_stream_is_the_given_one_or_that_of_its_tape(store: Store) -> None:
     written = await put(store, "s1", stream_of("s1", call_id="call-1"))
     *begun, last = stream_of("s2", created=CREATED - 1)

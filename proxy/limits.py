@@ -107,6 +107,10 @@ MASKED_CHARS_MIN: Final = 8
 #: A request's body: images come as base64, and Quart's 16 MiB cut them (failures.md G14).
 REQUEST_BYTES_MAX: Final = 128 * 1024 * 1024
 
+#: How long a browser may go on without asking for permission again. A page that was removed from `cors_origins` is
+#: refused at once all the same.
+PREFLIGHT_S: Final = 600
+
 #: As long as the hash it salts.
 SALT_BYTES: Final = 32
 
@@ -132,6 +136,21 @@ MEMORY_SAMPLE_S: Final = 0.25
 
 #: Concurrent streams: 31 to 90 KB and three descriptors each.
 STREAMS_MAX: Final = 1_000
+
+#: Active runs of one caller: hermes-agent's own limit.
+RUNS_MAX: Final = 10
+
+#: How long an active run goes on without a viewer: a phone in a tunnel, a closed lid.
+RUNS_UNWATCHED_S: Final = 3_600.0
+
+#: How long a run waits for tool outputs or an approval: over night.
+RUNS_WAITING_S: Final = 86_400.0
+
+#: How long a finished run is kept that no client has read: as long as tapes by default.
+RUNS_UNREAD_S: Final = 604_800.0
+
+#: Runs of one page: each is folded from its tapes.
+RUNS_PAGE_MAX: Final = 100
 
 #: Silence before a reader of `/events` gets a comment: proxies in between close after 30 to 60 s.
 FOLLOW_KEEPALIVE_S: Final = 15.0
@@ -356,3 +375,15 @@ LOCK_LOOK_S: Final = 0.005
 #: Pauses before an unknown call is looked up again while the upstream works: a stream ends within 0.25 s after its
 #: client has the last frame (DRAIN_TIMEOUT_S).
 LOOK_UP_AGAIN_S: Final = (0.02, 0.1, 0.5)
+
+#: One answer of an upstream about a run, its output included.
+RUN_ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+
+#: One request about an upstream's run; hermes-agent answers them without its model.
+RUN_ANSWER_S: Final = 30.0
+
+#: Between two questions for the status of a run whose events broke.
+RUN_POLL_S: Final = 5.0
+
+#: An upstream that does not answer them for so long has lost the run: a restart of hermes-agent takes 20 s.
+RUN_UNREACHABLE_S: Final = 60.0

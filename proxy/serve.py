@@ -21,6 +21,8 @@ from .limits import CLOCK_DOUBTED_S, EXPIRE_AGED_EVERY_S, EXPIRE_EVERY_S, SHUTDO
 from .memory import Memory
 from .relay.app import Application, Registry, new_stream_id
 from .relay.relay import Log, Services
+from .runs.api import RunsApi
+from .runs.runs import Runs
 from .security.access import Keys, salt_of
 from .server.asgi import App, Reaper, ServerSettings
 from .server.server import listening, serve
@@ -84,11 +86,14 @@ async def assembled(
     metrics.live = lambda: len(registry.live)
     metrics.warn = log.warn
     metrics.log_lines_dropped = lambda: log.dropped
+    runs = Runs(services, registry, salt, on_started=metrics.run_started, on_ended=metrics.run_ended)
     control = control_app(registry=registry, store=store, metrics=metrics, log_error=log.error, wall=wall)
-    app = Application(services, Keys(config.keys, salt), registry, control, on_refused=metrics.refused)
+    app = Application(
+        services, Keys(config.keys, salt), registry, control, on_refused=metrics.refused, runs=RunsApi(runs, services)
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reaper.run)
-        nursery.start_soon(_expire, services, elapsed)
+        nursery.start_soon(_expire, services, elapsed, runs)
         await nursery.start(registry.run)
         yield Assembly(app, registry, reaper, services, metrics)
         await registry.drain(-inf)
@@ -96,8 +101,8 @@ async def assembled(
     await transport.aclose()
 
 
-async def _expire(services: Services, elapsed: Callable[[], float]) -> None:
-    """Remove old tapes, and close idle connections before their upstream does."""
+async def _expire(services: Services, elapsed: Callable[[], float], runs: Runs) -> None:
+    """Remove old tapes and runs, and close idle connections before their upstream does."""
     began, aged_at = services.wall() - elapsed(), -inf
     while True:
         await trio.sleep(EXPIRE_EVERY_S)
@@ -110,6 +115,7 @@ async def _expire(services: Services, elapsed: Callable[[], float]) -> None:
             services.log.warn("clock_jumped", seconds=round(jump_s), why=why)
         if at >= aged_at:
             aged_at = at + EXPIRE_AGED_EVERY_S
+            await runs.sweep()
         else:
             keep = replace(keep, days=None)
         try:

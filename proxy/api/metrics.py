@@ -37,6 +37,8 @@ _COUNTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "wiretape_tool_calls_total": ("Tool calls by state at the stream's end.", "status"),
     "wiretape_streams_dropped_mid_tool_total": ("Streams that ended inside a tool call.",),
     "wiretape_histories_marked_total": ("Requests whose history contained our tool markers or warnings.",),
+    "wiretape_runs_started_total": ("Runs that were started.",),
+    "wiretape_runs_ended_total": ("Runs that have ended.", "status"),
     "wiretape_retries_total": ("Attempts after the first one.",),
     "wiretape_log_bytes_total": ("Bytes on tapes that have ended.",),
     "wiretape_refused_total": ("Requests refused, by status.", "status"),
@@ -81,6 +83,14 @@ class Metrics(Collector):
         count["wiretape_log_bytes_total"].inc(ended.tape_bytes)
         if row.first_content_us is not None:
             self._ttft.observe(row.first_content_us / 1e6)
+
+    def run_started(self) -> None:
+        """Count one run."""
+        self._counters["wiretape_runs_started_total"].inc()
+
+    def run_ended(self, status: str) -> None:
+        """Count how one run ended."""
+        self._counters["wiretape_runs_ended_total"].labels(status).inc()
 
     def refused(self, status: int) -> None:
         """Count one request that did not become a stream."""

@@ -279,6 +279,7 @@ _OnLogFailure = Literal["stop", "serve"]
 _OnClientGone = Literal["cancel", "drain", "keep"]
 _History = Literal["off", "warn", "repair"]
 _Retry = Literal["always", "before_send", "never"]
+_Runs = Literal["own", "relay"]
 _KeyHeader = Literal["authorization", "api-key", "x-api-key"]
 
 _UNLIMITED: Final = "unlimited"
@@ -359,6 +360,12 @@ class Route:
         "`repair` removes them before they go upstream.",
     )
     hermes: bool = option(False, ON_OFF, "It is hermes-agent: trust its tool events and endings.", shared=False)
+    runs: _Runs = option(
+        "own",
+        choice(_Runs),
+        "`/v1/runs`: `own` makes each turn a chat completion, `relay` needs an upstream that has runs itself.",
+        shared=False,
+    )
 
     @property
     def repeats(self) -> _Retry:
@@ -442,8 +449,13 @@ class Config:
     origins: tuple[str, ...] = option(
         (),
         names("origins like `app://name` or `https://name:port`", _ORIGIN),
-        "Desktop applications and extensions that may send requests. Responses have no CORS headers and preflights "
-        "are refused, so a browser page of another origin can neither read a response nor send JSON.",
+        "Desktop applications and extensions that may send requests, without CORS.",
+    )
+    cors_origins: tuple[str, ...] = option(
+        (),
+        names("origins like `https://name` or `http://localhost:3000`", _ORIGIN),
+        "Web pages that may send requests and read responses, by CORS. Without it responses have no CORS headers and "
+        "preflights are refused, so a browser page of another origin can neither read a response nor send JSON.",
     )
     streams_max: int = option(limits.STREAMS_MAX, count(1, 1_000_000), "Streams at once. Each needs three descriptors.")
     memory_max_bytes: int | None = option(
@@ -451,6 +463,16 @@ class Config:
         size(64 * 1024**2, _UNLIMITED),
         "Memory of this process, such as a container's limit. Requests and readers are refused with 503 before it is "
         "reached; an answer or event that is too large for it ends as `limit`.",
+    )
+    runs_max: int = option(limits.RUNS_MAX, count(1, 1_000_000), "Runs of one caller that may be active at once.")
+    runs_unwatched_s: float = option(
+        limits.RUNS_UNWATCHED_S, seconds(), "How long an active run goes on while no client reads its events."
+    )
+    runs_waiting_s: float = option(
+        limits.RUNS_WAITING_S, seconds(), "How long a run waits for the outputs of its tools, or for an approval."
+    )
+    runs_unread_s: float = option(
+        limits.RUNS_UNREAD_S, seconds(), "How long a finished run is kept that no client has seen the end of."
     )
     body_bytes_max: int = option(limits.REQUEST_BYTES_MAX, size(1), "Size of one request, images included.")
     drain_s: float = option(

@@ -34,6 +34,9 @@ __all__ = [
 Dialect = Literal["chat", ""]
 
 _CHAT: Final = b"/chat/completions"
+_RUNS: Final = b"/runs"
+#: Ends of its paths whose requests have a body.
+_RUNS_JSON: Final = (_RUNS, b"/tool_outputs", b"/approval")
 #: Ends of paths whose requests are JSON objects for a model. A page of another origin must not be able to send one.
 _JSON_ENDS: Final = (
     *(_CHAT, b"/completions", b"/responses", b"/messages", b"/messages/count_tokens", b"/embeddings"),
@@ -67,6 +70,8 @@ class Place(NamedTuple):
     tail: bytes
     #: Its POST requests are JSON objects.
     takes_json: bool = True
+    #: It is one of Wiretape's own endpoints for runs.
+    runs: bool = False
 
 
 class _Base(NamedTuple):
@@ -147,6 +152,8 @@ def place(config: Config, raw_path: bytes) -> Place | None:
     tail = raw_path[found.end() :]
     if tail == _CHAT:
         return Place(route, "chat", tail)
+    if tail == _RUNS or tail.startswith(_RUNS + b"/"):
+        return Place(route, "", tail, takes_json=tail.endswith(_RUNS_JSON), runs=True)
     plain = _as_read(tail)
     return Place(route, "chat" if plain.endswith(_CHAT) else "", tail, plain.endswith(_JSON_ENDS))
 

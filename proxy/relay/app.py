@@ -4,7 +4,7 @@ import base64
 import resource
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -24,10 +24,19 @@ from ..limits import (
     UPLOAD_INLINE_BYTES_MAX,
 )
 from ..memory import Charge
-from ..security.access import OWN_PATHS, Admission, Keys, Refusal, admit, content_type_refusal
+from ..security.access import (
+    OWN_PATHS,
+    Admission,
+    Keys,
+    Refusal,
+    admit,
+    content_type_refusal,
+    cors_headers,
+    preflight,
+)
 from ..server.asgi import App, Receive, Send
 from .delivery import Delivery
-from .http_responses import AnswerError, busy, refused, send_answer, take
+from .http_responses import Answer, AnswerError, busy, refused, send_answer, take
 from .relay import Ended, Relay, Services
 from .stream_request import (
     CLOSE,
@@ -40,13 +49,18 @@ from .stream_request import (
     too_long,
     whole_body,
 )
+from .upstream import UpstreamRequest
 
-__all__ = ["Application", "Registry", "new_stream_id", "places_that_fit"]
+__all__ = ["Application", "Registry", "RunsApp", "new_stream_id", "places_that_fit"]
 
 #: Wiretape's own paths that read tapes.
 _READERS: Final = b"/wiretape/streams/"
 #: 48 bits of time are followed by 112 random ones.
 _ID_RANDOM_BYTES: Final = 14
+
+
+#: Answers a request for runs, which it may not keep.
+RunsApp = Callable[[StreamRequest, Mapping[str, Any], Send], Awaitable[None]]
 
 
 class Application:
@@ -56,13 +70,21 @@ class Application:
     """
 
     def __init__(
-        self, services: Services, keys: Keys, registry: "Registry", control: App, *, on_refused: Callable[[int], None]
+        self,
+        services: Services,
+        keys: Keys,
+        registry: "Registry",
+        control: App,
+        *,
+        on_refused: Callable[[int], None],
+        runs: RunsApp | None = None,
     ) -> None:
-        """`control` answers Wiretape's own paths, with the caller in its scope."""
+        """`control` answers Wiretape's own paths, with the caller in its scope; `runs` the requests for runs."""
         self._services = services
         self._keys = keys
         self._registry = registry
         self._control = control
+        self._runs = runs
         self._on_refused = on_refused
         self._decoding = trio.CapacityLimiter(INFLATED_AT_ONCE)
         self._parsing = trio.Lock()
@@ -72,16 +94,27 @@ class Application:
         head, own = scope["method"] == "HEAD", scope["raw_path"].startswith(OWN_PATHS)
         held, request = Charge(self._services.memory, small_bytes=0 if own else MEMORY_SMALL_BYTES), None
         try:
-            admitted = admit(self._services.config, self._keys, scope, Headers(scope["headers"]))
+            config, headers = self._services.config, Headers(scope["headers"])
+            if config.cors_origins:
+                scope["extensions"]["wiretape"].extra_headers = cors_headers(config, headers)
+            admitted = admit(config, self._keys, scope, headers)
             if isinstance(admitted, Refusal):
+                if permits := preflight(config, scope["method"], headers) if admitted.status == 405 else ():
+                    await send_answer(send, Answer(204, permits, b""))
+                    return
                 raise AnswerError(refused(admitted))  # noqa: TRY301 - one border for every refusal
             if own:
                 if scope["raw_path"].startswith(_READERS):
                     take(held, MEMORY_A_STREAM_BYTES)
                 await self._control({**scope, "caller": admitted.caller, "held": held}, receive, send)
                 return
-            self._registry.check()
+            runs = self._runs if admitted.place is not None and admitted.place.runs else None
+            if runs is None:
+                self._registry.check()
             request = await self._request(admitted, scope, receive, held)
+            if runs is not None and request is not None:
+                called, request = request, None
+                await runs(called, scope, send)
         except AnswerError as bad:
             self._on_refused(bad.answer.status)
             await send_answer(send, bad.answer, head=head)
@@ -89,7 +122,7 @@ class Application:
             if request is None:
                 held.release()
         if request is None:
-            return  # refused, or the client left before its request was complete
+            return  # refused, answered, or the client left before its request was complete
         delivery = self._registry.start(request)
         unread = request.body.drain if isinstance(request.body, Upload) else None
         await delivery.run(self._services.store, send, scope["extensions"]["wiretape"], unread, head=head)
@@ -116,7 +149,8 @@ class Application:
             history = place.route.history if dialect else None
             contents = await contents_of(body if plain is None else plain, history, held, self._parsing)
         query: bytes = scope["query_string"]
-        self._registry.check(admission.caller, upload=isinstance(body, Upload))  # again: the body may have taken time
+        if not place.runs:  # again: the body may have taken time
+            self._registry.check(admission.caller, upload=isinstance(body, Upload))
         return StreamRequest(
             route=place.route,
             dialect=dialect,
@@ -175,6 +209,8 @@ class Registry:
         self._empty: trio.Event | None = None
         #: Requests whose body is still on its way: a shutdown does not wait for them.
         self.reading: set[trio.CancelScope] = set()
+        #: Called when no stream may begin any more.
+        self.on_drain: Callable[[], None] = _nothing
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run streams until cancelled; those that still run then end as `shutdown`."""
@@ -209,20 +245,44 @@ class Registry:
             self._on_limited(limit, message)
             raise AnswerError(busy(message, limit))
 
-    def start(self, request: StreamRequest) -> Delivery:
-        """Start the relay of a request that was not refused, with its charge; return its client's side."""
+    def start(self, request: StreamRequest, upstream: UpstreamRequest | None = None) -> Delivery:
+        """Start the relay of a request that was not refused, with its charge; return its client's side.
+
+        `upstream` asks in a way of its own.
+        """
         assert self._nursery is not None, "streams begin while the registry runs"
-        stream = self._services.new_id()
-        relay = self._relays[stream] = Relay(stream, request, self._services, self._over)
+        services, stream = self._services, self._services.new_id()
+        if upstream is None:
+            upstream = UpstreamRequest(stream, request, services.config, services.transport, services.no_streaming)
+        relay = self._relays[stream] = Relay(stream, request, services, upstream, self._over)
         self.live[stream] = relay.delivery
         self._nursery.start_soon(relay.run)
         if relay.tool_results is not None:
             self._nursery.start_soon(self._look_up, relay)
         return relay.delivery
 
+    def spawn(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run a task that no request can cancel."""
+        assert self._nursery is not None, "tasks begin while the registry runs"
+        self._nursery.start_soon(self._guarded, task, *args)
+
+    async def _guarded(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
+        try:
+            await task(*args)
+        except Exception as error:  # noqa: BLE001 - P20: a failure of one task ends no other
+            self._services.log.error("task_failed", why=repr(error))
+
+    def note(
+        self, stream: str, kind: str, keys: Mapping[str, Any], body: bytes | None = None, *, signal: str = "look"
+    ) -> None:
+        """Write a record on the tape of a stream, and then signal its relay, unless it has ended."""
+        if stream in self._relays:
+            self._relays[stream].signals.note(kind, keys, body, signal=signal)
+
     async def drain(self, until: float) -> None:
         """Start no stream any more; let those that run end by themselves until then, and end the others."""
         self.draining = True
+        self.on_drain()
         for scope in self.reading:
             scope.cancel()
         await self._emptied(until)
@@ -259,6 +319,10 @@ class Registry:
             await relay.tool_results.look_up(self._services.store)
         except Exception as error:  # noqa: BLE001 - the index is disposable, and the stream can do without it
             self._services.log.error("look_up_failed", why=repr(error))
+
+
+def _nothing() -> None:
+    pass
 
 
 def new_stream_id() -> str:

@@ -253,6 +253,8 @@ class Signals:
 
     def __init__(self, request: StreamRequest, reaper: Reaper, now: float) -> None:
         self.wanted: set[str] = set()
+        #: Records that other tasks want on the tape: kind, keys and body.
+        self.notes: list[tuple[str, Mapping[str, Any], bytes | None]] = []
         #: What the relay waits in, if it waits for anything that may be interrupted.
         self.waiting: trio.CancelScope | None = None
         #: When the upstream last sent something with a meaning, and when the client was last sent anything.
@@ -261,7 +263,7 @@ class Signals:
         #: The upstream has sent something since it was asked.
         self.progressed = False
         #: The client wants to know that it is waited for.
-        self.keepalives = request.streams and not request.verbatim
+        self.keepalives = request.streams and not request.verbatim and request.turn is None
         #: When to stop waiting for the terminator, and when to end the stream if it has no readers then.
         self.grace_at = self.leave_at = inf
         self.over = False
@@ -270,10 +272,17 @@ class Signals:
         reaper.watch(self._silence, self._next_look(now))
 
     def send(self, signal: str) -> None:
-        """`left`: a reader has gone. `shutdown`: the proxy stops. `look`: a deadline may have passed."""
+        """`left`: a reader has gone. `stop`: the run is stopped. `shutdown`: the proxy stops. `look`: a deadline may
+        have passed, or there are notes.
+        """
         self.wanted.add(signal)
         if self.waiting is not None:
             self.waiting.cancel()
+
+    def note(self, kind: str, keys: Mapping[str, Any], body: bytes | None = None, *, signal: str = "look") -> None:
+        """Write a record as soon as the relay can, and then attend to the signal."""
+        self.notes.append((kind, keys, body))
+        self.send(signal)
 
     def grace(self, now: float) -> None:
         """Wait a moment for the terminator: every choice has its finish reason."""

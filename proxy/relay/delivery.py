@@ -55,6 +55,10 @@ class Delivery:
         self._room = trio.Event()
         self._sending = trio.CancelScope()
 
+    def unread(self) -> None:
+        """Hold nothing for a client: a run has viewers instead, who follow its tape."""
+        self._behind = True
+
     # -- the relay ----------------------------------------------------------------------------------------------------
 
     def commit(self, answer: Answer) -> None:

@@ -1,9 +1,10 @@
 """HTTP responses that Wiretape makes: errors in OpenAI's shape, heads of streams, errors of the upstream.
 
-None carries a CORS header, a page, or a key.
+None carries a page or a key. CORS headers are the application's (`cors_origins`).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from math import floor
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +13,7 @@ import trio
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 
 from ..http1 import Header, Headers
-from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX, FINAL_SEND_TIMEOUT_S
+from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX, FINAL_SEND_TIMEOUT_S, NOT_FOUND_STEP_S
 from ..memory import Charge
 from ..security.access import Refusal
 from ..security.headers import to_client
@@ -23,6 +24,7 @@ __all__ = [
     "busy",
     "error",
     "json_answer",
+    "not_earlier",
     "our_error",
     "refused",
     "relayed_head",
@@ -81,6 +83,12 @@ def error(
     """Return an error as every OpenAI client reads one. HTML in the message is escaped, so that no page can show it."""
     value = {"error": {"message": message, "type": type, "param": param, "code": code}}
     return json_answer(status, value, headers=headers)
+
+
+async def not_earlier(began: float) -> None:
+    """Wait for the next whole step of time since the request, so that its timing reveals nothing (C21)."""
+    steps = floor((trio.current_time() - began) / NOT_FOUND_STEP_S) + 1
+    await trio.sleep_until(began + steps * NOT_FOUND_STEP_S)
 
 
 def busy(message: str, code: str, *headers: Header) -> Answer:

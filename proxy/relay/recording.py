@@ -106,9 +106,9 @@ class Recording:
         records = self.recorder.read(t, data, more=more)
         return records, self.emitted(records)
 
-    def opening(self, request: StreamRequest, config: Config, arrived_us: int, sha256: str) -> list[Record]:
-        """Make the first records: `open`, `request`, and `history` if our markers came back."""
-        settings, route = request.settings, request.route
+    def begin(self, request: StreamRequest, arrived_us: int) -> list[Record]:
+        """Make the `open` record, and the `run` record of a turn."""
+        settings, route, turn = request.settings, request.route, request.turn
         chosen = {name: getattr(settings, name) for name in _RECORDED_SETTINGS}
         opened = {
             "format": FORMAT,
@@ -123,6 +123,14 @@ class Recording:
             "route": route.name,
             "caller": request.caller,
         }
+        if turn is None:
+            return [self.record("open", opened)]
+        opened |= {"run": turn.run} | ({"session": turn.session} if turn.session else {})
+        return [self.record("open", opened), self.record("run", turn.keys, turn.body, is_json=True)]
+
+    def opening(self, request: StreamRequest, config: Config, arrived_us: int, sha256: str) -> list[Record]:
+        """Make the first records: `open`, `run`, `request`, and `history` if our markers came back."""
+        records = self.begin(request, arrived_us)
         headers = taped_request(request.headers, config.secrets)
         keys: dict[str, Any] = {"method": request.method, "path": request.recorded_path, "headers": headers}
         if request.dialect:
@@ -135,7 +143,7 @@ class Recording:
             keys |= {"bytes": len(body), "sha256": sha256}
             body = None
         is_json = bool(request.dialect) and request.plain is None
-        records = [self.record("open", opened), self.record("request", keys, body or None, is_json=is_json)]
+        records.append(self.record("request", keys, body or None, is_json=is_json))
         if request.contents.marks:
             records.append(self.record("history", history_keys(request, whole=config.requests == "full")))
         return records
@@ -145,6 +153,11 @@ class Recording:
         frames = self.emitted([record])
         await self.write([record])
         return frames
+
+    async def note(self, notes: list[tuple[str, Mapping[str, Any], bytes | None]]) -> None:
+        """Write what other tasks want on the tape, and empty the list."""
+        while notes:
+            await self.put(self.record(*notes.pop(0)))
 
     async def write(self, records: Sequence[Record]) -> None:
         """Append records that were emitted, and those that wait for them."""

@@ -62,6 +62,7 @@ __all__ = ["Ended", "Log", "Relay", "Services"]
 
 #: Causes that do not come from the upstream's bytes, and rule out a further attempt.
 _DECIDED: Final = frozenset({"client_gone", "shutdown", "internal"})
+_OnOver = Callable[["Relay"], None]
 
 
 class Ended(NamedTuple):
@@ -115,7 +116,7 @@ class Relay:
     """One stream, from its first attempt to its one ending. Run it in one task; signal it from others."""
 
     def __init__(
-        self, stream: str, request: StreamRequest, services: Services, on_over: "Callable[[Relay], None]"
+        self, stream: str, request: StreamRequest, services: Services, upstream: UpstreamRequest, on_over: _OnOver
     ) -> None:
         config, now = services.config, trio.current_time()
         self.stream = stream
@@ -126,9 +127,12 @@ class Relay:
         self.signals = Signals(request, services.reaper, now)
         left = partial(self.signals.send, "left")
         self.delivery = Delivery(stream, request.caller, request.route.name, now, on_left=left)
-        self.delivery.taped = bool(request.dialect) or request.route.tape
+        self.delivery.taped = bool(request.dialect) or request.route.tape or request.turn is not None
+        if request.turn is not None:
+            self.delivery.unread()
         store = services.store if self.delivery.taped else None
-        self.recording = Recording(stream, store, now, serve_on=config.on_log_failure == "serve")
+        serve_on = config.on_log_failure == "serve" and request.turn is None
+        self.recording = Recording(stream, store, now, serve_on=serve_on)
         if request.verbatim:  # what we cannot read passes all the same
             self.recording.recorder.beyond = "rest" if request.dialect else "body"
         if isinstance(request.body, Upload):
@@ -141,9 +145,9 @@ class Relay:
         self.body = request.body
         self._request = request
         self._on_over = on_over
-        self._is_progress = partial(speaks, hermes=request.route.hermes)
+        self._is_progress = partial(speaks, hermes=request.route.hermes or bool(request.turn and not request.dialect))
         self._services = services
-        self._upstream = UpstreamRequest(stream, request, config, services.transport, services.no_streaming)
+        self._upstream, upstream.signals = upstream, self.signals
         #: Flags of the ending, in addition to those that the tape gives.
         self._flags: dict[str, None] = {"history_marked": None} if request.contents.marks else {}
         self._results_recorded = self.tool_results is None
@@ -191,6 +195,8 @@ class Relay:
         finally:
             self.signals.over = True
             self._held.release()
+            if self._request.turn is not None:
+                self._request.turn.written.set()
             if not self.delivery.ended.is_set():
                 self.delivery.end(broken=True)
             with trio.CancelScope(shield=True):  # closing waits for no peer
@@ -222,6 +228,8 @@ class Relay:
                         recording.later(*recording.opening(self._request, config, self._arrived_us, upstream.sha256))
                     keys = upstream.attempt_keys(self.attempts)
                     await self._write(recording.recorder.attempt(recording.t(), keys))
+                    if self._request.turn is not None:
+                        self._request.turn.written.set()
                 cause = await self._wait(done)
             except StoreError as error:  # raised after the nursery, which would wrap it in a group
                 untaped = error
@@ -567,6 +575,10 @@ class Relay:
         """Do what signals and the clock ask for; return the cause if that ends the stream."""
         wanted, self.signals.wanted = self.signals.wanted, set()
         now, signals = trio.current_time(), self.signals
+        if signals.notes:
+            await self.recording.note(signals.notes)
+        if "stop" in wanted:
+            return "client_gone"
         if "shutdown" in wanted:
             return "shutdown"
         if "left" in wanted:
@@ -600,6 +612,8 @@ class Relay:
         recording, delivery, request = self.recording, self.delivery, self._request
         if recording.recorder.ended:
             return
+        if self.signals.notes:
+            await recording.note(self.signals.notes)
         self.cause = cause
         if cause in OUR_CAUSES and delivery.answer is None and not delivery.left:
             answer = our_error(cause, self.stream)

@@ -37,6 +37,7 @@ __all__ = [
     "Contents",
     "StreamRequest",
     "ToolResults",
+    "Turn",
     "Upload",
     "UploadError",
     "contents_of",
@@ -241,6 +242,24 @@ def _bad_request(status: int, message: str, code: str, *headers: tuple[bytes, by
     return error(status, message, type="invalid_request_error", code=code, headers=headers)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Turn:
+    """What makes a stream a turn of a run."""
+
+    run: str
+    session: str
+    #: The keys of the `run` record, and what the client sent for this turn, as JSON.
+    keys: Mapping[str, Any]
+    body: bytes | None = None
+    #: Set once the first records are on the tape, or never will be.
+    written: trio.Event = field(default_factory=trio.Event)
+
+
+_NO_HEADERS: Final = Headers()
+_NO_CONTENTS: Final = Contents()
+_DEFAULTS: Final = Settings()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
     """One request, complete before its stream begins and never changed."""
@@ -248,16 +267,16 @@ class StreamRequest:
     route: Route
     #: `chat`, or empty for an exchange that is relayed unread.
     dialect: str
-    method: str
+    method: str = "POST"
     #: The raw path after `/v1`, and the raw query.
-    path_tail: bytes
-    query: bytes
-    headers: Headers
+    path_tail: bytes = b""
+    query: bytes = b""
+    headers: Headers = _NO_HEADERS
     #: Bytes can be sent again; an upload cannot.
-    body: bytes | Upload
+    body: bytes | Upload = b""
     #: Of a chat request.
-    contents: Contents
-    settings: Settings
+    contents: Contents = _NO_CONTENTS
+    settings: Settings = _DEFAULTS
     #: What it is charged for its bytes, and later for those of its answer.
     charge: Charge
     caller: str
@@ -269,6 +288,8 @@ class StreamRequest:
     plain: bytes | None = None
     #: The credential was a key of this Wiretape, and is not passed on.
     own_key: bool = False
+    #: It was made for a run: it has no client, and its tape is followed.
+    turn: Turn | None = None
 
     facts: Facts = field(init=False)
     #: A stream was asked for, in a dialect that we read.

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from enum import Enum, auto
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -18,14 +18,15 @@ from ..security.access import credentials
 from ..security.headers import taped_answer, to_upstream
 from ..security.masking import ErrorMask, KeyMask
 from ..store.store import StoreError
-from ..upstream.connection import CODINGS, End, Exchange, Inflater, Read, WireError
+from ..upstream.connection import CODINGS, End, Exchange, Head, Inflater, Outgoing, Read, WireError
 from ..upstream.transport import UpstreamTransport
-from .attempts import Decision, Failure, Next, decide
+from .attempts import Decision, Failure, Next, Signals, decide
 from .stream_request import StreamRequest, Upload, UploadError, in_thread_if_large, unstreamed, with_usage
 
 __all__ = ["Shape", "UpstreamRequest", "UpstreamResponse", "shape_of"]
 
 
+_Response = TypeVar("_Response", bound="UpstreamResponse")
 _Secrets = tuple[tuple[Secret, ...], tuple[Secret, ...]]
 
 
@@ -42,6 +43,9 @@ class Shape(Enum):
 
 class UpstreamRequest:
     """Sends a request to one upstream after the other, as the relay decides."""
+
+    #: Those of the relay.
+    signals: Signals
 
     def __init__(
         self,
@@ -100,33 +104,47 @@ class UpstreamRequest:
 
     async def send(self, body: bytes | AsyncIterable[bytes], done: trio.Event) -> None:
         """Send the request until the head of the response is there; set `result`, and then the event."""
+        request = self._request
         try:
-            request, target = self._request, self._request.route.targets[self._target]
-            stale: tuple[bytes, ...] = ()
-            if isinstance(body, bytes) and body:  # it may have been edited
-                stale = (b"content-length",) if body is request.body else (b"content-length", b"content-encoding")
-            hermes = request.route.hermes
-            headers = to_upstream(request.headers, target, own_key=request.own_key, hermes=hermes, stale=stale)
-            if not (request.verbatim or b"idempotency-key" in request.headers):
-                headers.append((b"idempotency-key", self._stream.encode("ascii")))
-            path = request_target(target, request.path_tail, request.query)
-            origin = base_of(target.url).origin
-            outgoing = self._transport.addressed(origin, request.method.encode("ascii"), path, headers, body)
-            head, received = await self._transport.exchange(outgoing, once=request.route.repeats != "always")
+            outgoing = self._outgoing(request.method.encode("ascii"), request.path_tail, body)
+            answered = await self._transport.exchange(outgoing, once=request.route.repeats != "always")
+            response = await self._response(*answered, UpstreamResponse)
             if isinstance(request.body, Upload):
                 request.body.done.set()
-            answered = Headers(head.headers)
-            secrets = self._secrets(head.status, answered)
-            try:
-                response = UpstreamResponse(head.status, answered, received, secrets, verbatim=request.verbatim)
-            except WireError:
-                await received.aclose()
-                raise
             self.result, self.headers, self.status = response, response.headers, response.status
         except (WireError, UploadError, StoreError) as error:
             self.result = error.with_traceback(None)  # its frames hold the connection, which holds the error
         finally:
             done.set()
+
+    async def ask(
+        self, method: bytes, path_tail: bytes, body: bytes | AsyncIterable[bytes], kind: "type[_Response]"
+    ) -> "_Response":
+        """Send one request to the present upstream; return the response once its head is there, or raise."""
+        outgoing = self._outgoing(method, path_tail, body)
+        answered = await self._transport.exchange(outgoing, once=self._request.route.repeats != "always")
+        return await self._response(*answered, kind)
+
+    def _outgoing(self, method: bytes, path_tail: bytes, body: bytes | AsyncIterable[bytes]) -> Outgoing:
+        request, target = self._request, self._request.route.targets[self._target]
+        stale: tuple[bytes, ...] = ()
+        if isinstance(body, bytes) and body:  # it may have been edited
+            stale = (b"content-length",) if body is request.body else (b"content-length", b"content-encoding")
+        hermes = request.route.hermes
+        headers = to_upstream(request.headers, target, own_key=request.own_key, hermes=hermes, stale=stale)
+        if not (request.verbatim or b"idempotency-key" in request.headers):
+            headers.append((b"idempotency-key", self._stream.encode("ascii")))
+        path = request_target(target, path_tail, request.query)
+        return self._transport.addressed(base_of(target.url).origin, method, path, headers, body)
+
+    async def _response(self, head: Head, received: Exchange, kind: "type[_Response]") -> "_Response":
+        answered = Headers(head.headers)
+        secrets = self._secrets(head.status, answered)
+        try:
+            return kind(head.status, answered, received, secrets, verbatim=self._request.verbatim)
+        except WireError:
+            await received.aclose()
+            raise
 
     async def aclose(self) -> None:
         """Close a response that was not taken, at once."""

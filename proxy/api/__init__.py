@@ -1,1 +1,1 @@
-"""Wiretape's own HTTP endpoints: control, streams, event feed and metrics."""
+"""Wiretape's own HTTP endpoints: control, streams, event feed and metrics; the OpenAPI document."""

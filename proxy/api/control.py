@@ -1,7 +1,7 @@
 """The control app: health, metrics and the streams of a caller below `/wiretape/`, on quart-trio.
 
-Responses are JSON, an event stream or plain text; they are never cached and have no CORS header. A failure here becomes
-a 500 and a log line and does not affect any stream.
+Responses are JSON, an event stream or plain text; they are never cached. A failure here becomes a 500 and a log
+line and does not affect any stream.
 """
 
 import time
@@ -17,6 +17,7 @@ from ..relay.app import Registry
 from ..relay.http_responses import Answer, AnswerError, error, json_answer
 from ..store.store import Store
 from .metrics import Metrics
+from .openapi import document
 from .streams import StreamsApi, not_found
 
 __all__ = ["control_app", "readiness"]
@@ -55,22 +56,28 @@ def control_app(
     async def get_metrics() -> Response:
         return Response(metrics.text(), 200, content_type=_METRICS)
 
+    @route("/wiretape/openapi.json")
+    async def get_openapi() -> Response:
+        return _response(json_answer(200, document()))
+
     @route("/wiretape/streams")
     async def get_streams() -> Response:
         return _response(json_answer(200, await streams.page(_given("caller"), request.args)))
 
-    @route("/wiretape/streams/<path:rest>")
-    async def get_stream(rest: str) -> Response:
-        stream, _, part = rest.partition("/")
-        held = _given("held")
-        if part == "events":
-            last_id = request.headers.get("Last-Event-ID")
-            return _body(
-                await streams.events(_given("caller"), stream, request.args, last_id, held), "text/event-stream"
-            )
-        if part == "tape":
-            return _body(await streams.tape(_given("caller"), stream, held), "application/x-ndjson")
-        return _response(json_answer(200, await streams.one(_given("caller"), rest, request.args)))
+    # Paths, so that an id with a slash gets the one 404 of everything that does not exist, at the same time.
+    @route("/wiretape/streams/<path:stream>")
+    async def get_stream(stream: str) -> Response:
+        return _response(json_answer(200, await streams.one(_given("caller"), stream, request.args)))
+
+    @route("/wiretape/streams/<path:stream>/events")
+    async def get_events(stream: str) -> Response:
+        last_id = request.headers.get("Last-Event-ID")
+        body = await streams.events(_given("caller"), stream, request.args, last_id, _given("held"))
+        return _body(body, "text/event-stream")
+
+    @route("/wiretape/streams/<path:stream>/tape")
+    async def get_tape(stream: str) -> Response:
+        return _body(await streams.tape(_given("caller"), stream, _given("held")), "application/x-ndjson")
 
     _handle_errors(app, log_error)
     return app

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import floor
 from typing import Any, Final, cast, get_args
 
 import trio
@@ -30,11 +29,11 @@ from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Damage
 from wiretape.events.wire.sse import BOM, Decoder, Frame, parse_block
 
-from ..limits import FOLLOW_KEEPALIVE_S, NOT_FOUND_STEP_S, OWNERS_MAX, SLICE_RECORDS
+from ..limits import FOLLOW_KEEPALIVE_S, OWNERS_MAX, SLICE_RECORDS
 from ..memory import Charge
 from ..relay.app import Registry
 from ..relay.delivery import Delivery
-from ..relay.http_responses import Answer, AnswerError, error
+from ..relay.http_responses import Answer, AnswerError, error, not_earlier
 from ..store.catalogue_row import NO_FATES, Fate, StreamRow
 from ..store.folder import is_stream_id
 from ..store.store import PAGE_MAX, Batches, Filter, Store, StoreError
@@ -42,8 +41,6 @@ from ..store.store import PAGE_MAX, Batches, Filter, Store, StoreError
 __all__ = ["Following", "StreamsApi", "not_found", "place_of", "summary_json"]
 
 _PAGE: Final = 100
-#: The last row of a page, as `next` names it.
-_CURSOR: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_-]{1,128})", re.ASCII)
 _FLAGS: Final[Mapping[str, bool]] = {"1": True, "true": True, "0": False, "false": False}
 #: The columns of a row that its caller may see.
 _SHOWN: Final = (
@@ -87,7 +84,7 @@ class StreamsApi:
             if len(rows) > limit or len(page) < wanted:
                 break
             which = replace(which, before=page[-1])
-        last = f"{rows[limit - 1].created}.{rows[limit - 1].stream}" if len(rows) > limit else None
+        last = rows[limit - 1].cursor if len(rows) > limit else None
         return {"streams": [_row(row, live=self._is_live(row)) for row in rows[:limit]], "next": last}
 
     def _is_live(self, row: StreamRow) -> bool:
@@ -174,9 +171,8 @@ async def _tape(batches: Batches) -> AsyncGenerator[bytes]:
 
 
 async def _hidden(began: float) -> AnswerError:
-    """Return the error for a hidden stream, at the next whole step of time since the request."""
-    steps = floor((trio.current_time() - began) / NOT_FOUND_STEP_S) + 1
-    await trio.sleep_until(began + steps * NOT_FOUND_STEP_S)
+    """Return the error for a hidden stream, when it reveals nothing."""
+    await not_earlier(began)
     return AnswerError(not_found())
 
 
@@ -192,10 +188,9 @@ def _filter(caller: str, query: Mapping[str, str]) -> Filter:
             raise _bad_parameter("live", "omitted when ending is given")
         ending = ""
     if "before" in query:
-        match = _CURSOR.fullmatch(query["before"])
-        if match is None:
+        before = StreamRow.at(query["before"])
+        if before is None:
             raise _bad_parameter("before", "the value of next from an earlier page")
-        before = StreamRow(stream=match[2], created=int(match[1]), caller="", route="", dialect="", model="")
     return Filter(caller=caller, model=query.get("model"), route=query.get("route"), ending=ending, before=before)
 
 

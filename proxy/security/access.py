@@ -23,7 +23,7 @@ from ..config.model import Config, Key
 from ..config.urls import Place, place
 from ..http1 import Header, Headers
 from ..key_patterns import CREDENTIAL_HEADERS, has_credential
-from ..limits import CALLER_CHARS, SALT_BYTES
+from ..limits import CALLER_CHARS, PREFLIGHT_S, SALT_BYTES
 
 __all__ = [
     "LOCAL",
@@ -35,8 +35,10 @@ __all__ = [
     "Refusal",
     "admit",
     "content_type_refusal",
+    "cors_headers",
     "credentials",
     "page_refusal",
+    "preflight",
     "salt_of",
 ]
 
@@ -64,6 +66,14 @@ _QUERY: Final = re.compile(rb"[\x21\x22\x24-\x7e]*")
 
 #: The caller of a request without a credential, where none is required.
 LOCAL: Final = "local"
+
+#: The answer depends on the origin, so a cache must not give a page what another client got.
+_VARY: Final = (b"vary", b"Origin")
+#: What a page may read beyond what CORS always permits: our ids, and what clients need for retries and reports.
+_EXPOSED: Final = (
+    b"access-control-expose-headers",
+    b"X-Wiretape-Stream, X-Request-Id, Retry-After, Retry-After-Ms, X-Should-Retry",
+)
 
 _SALT_FILE: Final = "caller.salt"
 
@@ -153,6 +163,29 @@ def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers
     return Admission(headers=headers, caller=caller, place=found)
 
 
+def cors_headers(config: Config, headers: Headers) -> tuple[Header, ...]:
+    """Return the headers for the answer to a request: with them a page of an origin in `cors_origins` may read it."""
+    origin = headers.get(b"origin")
+    if _lower(origin) not in config.cors_origins:
+        return (_VARY,)
+    return (_VARY, (b"access-control-allow-origin", origin.strip()), _EXPOSED)
+
+
+def preflight(config: Config, method: str, headers: Headers) -> tuple[Header, ...]:
+    """Return the headers that permit what a page of an origin in `cors_origins` asks for; none for other requests.
+
+    The page may send any header: its origin is trusted as a program on this machine is.
+    """
+    asks = method == "OPTIONS" and b"access-control-request-method" in headers
+    if not asks or _lower(headers.get(b"origin")) not in config.cors_origins:
+        return ()
+    return (
+        (b"access-control-allow-methods", ", ".join(METHODS).encode()),
+        (b"access-control-allow-headers", headers.get(b"access-control-request-headers")),
+        (b"access-control-max-age", b"%d" % PREFLIGHT_S),
+    )
+
+
 def content_type_refusal(headers: Headers) -> Refusal | None:
     """Return the 415 for a request that is not JSON: pages can send other types without a preflight (C11)."""
     if headers.media_type() == b"application/json":  # a repeated one was refused
@@ -194,7 +227,8 @@ def _refuse_origin(config: Config, headers: Headers) -> Refusal | None:
     origins = headers.all(b"origin")
     if origins:
         own = {b"%b://%b" % (scheme, host.strip()) for scheme in (b"http", b"https") for host in headers.all(b"host")}
-        allowed = len(origins) == 1 and _lower(origins[0]) in {*map(_lower, own), *config.origins}
+        named = (*config.origins, *config.cors_origins)
+        allowed = len(origins) == 1 and _lower(origins[0]) in {*map(_lower, own), *named}
     else:
         # A page that only loads something from us, such as an image or a script, sends no Origin.
         allowed = _FOREIGN_SITES.isdisjoint(map(bytes.strip, headers.all(b"sec-fetch-site")))
@@ -203,7 +237,8 @@ def _refuse_origin(config: Config, headers: Headers) -> Refusal | None:
     return Refusal(
         403,
         "origin_not_allowed",
-        "Origin not allowed. Add it to the setting `origins` (wiretape.toml or WIRETAPE_ORIGINS).",
+        "Origin not allowed. Add it to the setting `cors_origins` (WIRETAPE_CORS_ORIGINS) for a web page, or to "
+        "`origins` (WIRETAPE_ORIGINS) for an application.",
     )
 
 

@@ -230,6 +230,8 @@ class Exchange:
         """The request's body was received to its end."""
         self.over = False
         """The response is whole, or was cut."""
+        self.extra_headers: tuple[tuple[bytes, bytes], ...] = ()
+        """Headers that the app adds to whichever response it sends."""
         self.until_over: trio.CancelScope | None = None
         """Cancelled when it is over, for a connection that waits for that."""
         self._head = head
@@ -418,7 +420,7 @@ class Exchange:
 
     def _response_head(self, status: int, headers: Any) -> tuple[_Framing, int, bytes]:
         """Return how the body is framed, its length where that is given, and the head."""
-        sent: list[tuple[bytes, bytes]] = []
+        sent = list(self.extra_headers)
         length: int | None = None
         for name, value in headers:
             lower = name.lower()

@@ -38,6 +38,7 @@ from .common import (
 
 if TYPE_CHECKING:
     from ..config.model import Config
+    from ..store.catalogue_row import StreamRow
 
 __all__ = ["announcement", "app", "main", "warn_of_missing_keys"]
 
@@ -54,7 +55,7 @@ app.add_typer(_config, name="config")
 
 #: Options that a command does not define may be settings.
 _ANY_SETTING: Final = {"ignore_unknown_options": True, "allow_extra_args": True}
-_STREAM: Final = typer.Argument(metavar="ID", help="A stream id, or the beginning of one.", show_default=False)
+_STREAM: Final = typer.Argument(metavar="ID", help="The id of a stream or a run, or its beginning.", show_default=False)
 _UPSTREAM: Final = typer.Option(
     metavar="URL", help="The provider's base URL, such as https://api.example.com/v1.", show_default=False
 )
@@ -210,7 +211,8 @@ def _list(
     route: Annotated[str | None, typer.Option(help="Only this route.", show_default=False)] = None,
     ending: Annotated[str | None, typer.Option(help="Only this ending.", show_default=False)] = None,
     live: Annotated[bool, typer.Option("--live", help="Only streams that have not ended.")] = False,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="Maximum number of streams.")] = 20,
+    runs: Annotated[bool, typer.Option("--runs", help="List runs instead of streams.")] = False,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="Maximum number of rows.")] = 20,
     data: DataFolder = None,
     config: ConfigFile = None,
     json_: AsJson = False,
@@ -227,17 +229,33 @@ def _list(
         raise FailedError("--ending and --live exclude each other", BAD_USAGE)
     if ending is not None and ending not in get_args(Ending):
         raise FailedError(f"--ending: must be one of {', '.join(get_args(Ending))}", BAD_USAGE)
+    if runs and (live or ending is not None):
+        raise FailedError("--runs excludes --ending and --live, which are about one stream", BAD_USAGE)
     root = root_of(data, config)
     from ..store.store import Filter
     from .show import console, row_json, streams, table_of
 
-    rows = streams(root, Filter(model=model, route=route, ending="" if live else ending), limit)
-    if json_:
+    rows = streams(root, Filter(model=model, route=route, ending="" if live else ending, runs=runs), limit)
+    if runs and rows:
+        _print_runs(root, rows, json_=json_)
+    elif json_:
         print_json([row_json(row) for row in rows])
     elif rows:
         console().print(table_of(rows))
     else:
-        echo(f"no such streams in {root}", err=True)
+        echo(f"no such {'runs' if runs else 'streams'} in {root}", err=True)
+
+
+def _print_runs(root: Path, rows: "list[StreamRow]", *, json_: bool) -> None:
+    from ..runs.api import run_json
+    from .runs import read_run, runs_table
+    from .show import console
+
+    runs = [(run, bool(wrong)) for _, run, wrong in (read_run(root, row.run or "") for row in rows)]
+    if json_:
+        print_json([run_json(run) for run, _ in runs])
+    else:
+        console().print(runs_table(rows, runs))
 
 
 @app.command("show")
@@ -251,13 +269,17 @@ def _show(
     config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
-    """Show one stream.
+    """Show one stream, or one run.
 
-    Prints its ending, warnings, attempts, tools, text, timing, usage and repairs.
+    Prints its ending, warnings, attempts, tools, text, timing, usage and repairs; of a run its state, the calls that it
+    waits for, its output, usage and streams.
     """
     if events + raw + tape > 1 or (json_ and (raw or tape)):
         raise FailedError("--events, --raw and --tape exclude each other; --raw and --tape exclude --json", BAD_USAGE)
     root = root_of(data, config)
+    if stream.startswith("run_"):
+        _show_run(root, stream, how="events" if events else "raw" if raw else "tape" if tape else "", json_=json_)
+        return
     from wiretape.events.emit import Summariser, emit
 
     from .show import console, event_json, event_line, events_of, find, read_tape, summary_view
@@ -291,15 +313,54 @@ def _show(
         raise typer.Exit(FOUND_WRONG)
 
 
+def _show_run(root: Path, prefix: str, *, how: str, json_: bool) -> None:
+    from ..runs.api import run_json
+    from .runs import event_of, find_run, read_run, run_view, turns_of
+    from .show import console
+
+    run_id = find_run(root, prefix)
+    if how == "tape":
+        for path in turns_of(root, run_id):
+            sys.stdout.buffer.write(path.read_bytes())
+        return
+    frames, run, wrong = read_run(root, run_id)
+    if how == "raw":
+        sys.stdout.buffer.write(b"".join(frames))
+    elif how == "events":
+        for frame in frames:
+            echo(line_of(event_of(frame)))
+    elif json_:
+        print_json(run_json(run))
+    else:
+        console().print(run_view(run))
+    _report(wrong)
+
+
+def _report(wrong: list[str]) -> None:
+    """Print what is wrong with tapes, and exit with 1 if anything is."""
+    for line in wrong:
+        echo(f"wiretape: {line}", err=True)
+    if wrong:
+        raise typer.Exit(FOUND_WRONG)
+
+
 @app.command("follow")
 def _follow(
     stream: Annotated[str, _STREAM], *, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False
 ) -> None:
-    """Print a stream as it arrives, until it ends.
+    """Print a stream or a run as it arrives, until it ends.
 
-    With --json prints its events, one per line.
+    With --json prints its events, one per line. A run that waits for tools has not ended.
     """
     root = root_of(data, config)
+    if stream.startswith("run_"):
+        from .runs import RunText, event_of, find_run, follow_run
+
+        text, wrong = RunText(), list[str]()
+        for each in map(event_of, follow_run(root, find_run(root, stream), wrong)):
+            echo(line_of(each) + "\n" if json_ else text.add(each), nl=False)
+        _report(wrong)
+        return
     from .show import TapeFollower, TextView, event_json, events_of, find
 
     with closing(TapeFollower(find(root, stream))) as tape:

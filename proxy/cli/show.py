@@ -8,7 +8,7 @@ import dataclasses
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -61,13 +61,17 @@ __all__ = [
     "event_line",
     "events_of",
     "find",
+    "only_one",
     "read_tape",
     "row_json",
+    "rows_of",
+    "seconds",
     "settings_table",
     "streams",
     "summary_view",
     "table_of",
     "tapes_of",
+    "when",
 ]
 
 _PREVIEW_CHARS: Final = 100
@@ -138,13 +142,13 @@ def table_of(rows: Sequence[StreamRow]) -> Table:
         tokens = ("-" if count is None else str(count) for count in (row.input_tokens, row.output_tokens))
         table.add_row(
             row.stream[:ID_CHARS],
-            _when(row.created)[5:] or "-",
+            when(row.created)[5:] or "-",
             escaped(row.route) or "-",
             escaped(row.model) or "-",
             _ending(row.ending or LIVE, row.flags),
             "/".join(tokens),
-            _seconds(row.first_content_us),
-            _seconds(row.duration_us),
+            seconds(row.first_content_us),
+            seconds(row.duration_us),
         )
     return table
 
@@ -168,10 +172,10 @@ def summary_view(summary: Mapping[str, Any]) -> RenderableType:
     timing, received = summary["timing"], summary["received"]
     how = f"{summary['dialect']}, profile {summary['profile']}" if summary["dialect"] else "relayed as it came"
     without_end = LIVE if summary["live"] else NO_END
-    first, pause, whole = (_seconds(timing[name]) for name in ("first_content_us", "longest_pause_us", "duration_us"))
+    first, pause, whole = (seconds(timing[name]) for name in ("first_content_us", "longest_pause_us", "duration_us"))
     rows: list[tuple[str, str | Text]] = [
         ("stream", summary["id"]),
-        ("when", _when(summary["created"] or 0)),
+        ("when", when(summary["created"] or 0)),
         ("requested", f"{summary['model'] or '-'}, {how}"),
         ("ending", _ending(summary["ending"] or without_end, summary["flags"])),
     ]
@@ -329,11 +333,11 @@ def _ending(ending: str, flags: Sequence[str]) -> Text:
     return Text(escaped(words), style={"completed": "green", LIVE: "cyan"}.get(ending, "bold red"))
 
 
-def _when(created: int) -> str:
+def when(created: int) -> str:
     return datetime.fromtimestamp(created, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S") if created else "-"
 
 
-def _seconds(us: int | None) -> str:
+def seconds(us: int | None) -> str:
     return "-" if us is None else f"{us / 1e6:.2f}s"
 
 
@@ -345,20 +349,24 @@ class AmbiguousIdError(FailedError):
 
 
 def streams(root: Path, which: Filter, limit: int) -> list[StreamRow]:
+    """Return streams, the latest first, each with what is wrong with its tape now."""
+    rows, tapes = rows_of(root, which, limit), tapes_of(root)
+    return [replace(row, flags=(*row.flags, *_faults(tapes.get(row.stream)))) for row in rows]
+
+
+def rows_of(root: Path, which: Filter, limit: int) -> list[StreamRow]:
     """Return streams, the latest first. `which.ending` may be the empty string, for those that are live."""
     held = holder(root) is not None
     live = ((stream, Path(entry.path)) for stream, entry in tapes_in(root / LIVE))
     rows = {row.stream: row for row in _rows(live, unheld=not held) if which.admits(row)}
     page, known = peek(root, lambda rows: (rows.page(which, limit), rows.streams())) or ([], frozenset[str]())
-    tapes = tapes_of(root)
     if which.ending != "":
         # What the catalogue lacks: normally nothing, after its loss everything. Our ids sort by time.
-        missing = [tape for tape in tapes.items() if tape[0] not in known and tape[1].parent.name != LIVE]
+        missing = [tape for tape in tapes_of(root).items() if tape[0] not in known and tape[1].parent.name != LIVE]
         missing.sort(key=lambda tape: (tape[1].parent.name, tape[0]), reverse=True)
         ended = [*page, *islice(filter(which.admits, _rows(missing)), limit)]
         rows |= {row.stream: row if row.ending else replace(row, ending=NO_END) for row in ended}
-    latest = sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
-    return [replace(row, flags=(*row.flags, *_faults(tapes.get(row.stream)))) for row in latest]
+    return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
 
 
 def tapes_of(root: Path, prefix: str = "") -> dict[str, Path]:
@@ -407,12 +415,17 @@ def _recovery(path: Path) -> list[Record]:
 def find(root: Path, prefix: str) -> Path:
     """Return the tape of the only stream whose id begins with this prefix, or equals it."""
     found = tapes_of(root, prefix)
+    return found[only_one(found, prefix, "stream", root)]
+
+
+def only_one(found: Collection[str], prefix: str, kind: str, root: Path) -> str:
+    """Return the only id that begins with this prefix, or the one that equals it. Raise `FailedError`."""
     if prefix in found or len(found) == 1:
-        return found.get(prefix) or next(iter(found.values()))
+        return prefix if prefix in found else next(iter(found))
     if not found:
-        raise FailedError(f"No stream in {root} has an id that begins with {prefix[:80]!r}", FOUND_WRONG)
+        raise FailedError(f"No {kind} in {root} has an id that begins with {prefix[:80]!r}", FOUND_WRONG)
     some = ", ".join([*sorted(found)[:3], *(["..."] if len(found) > 3 else [])])
-    raise AmbiguousIdError(f"Ambiguous id {prefix[:80]!r} matches {len(found)} streams: {some}", FOUND_WRONG)
+    raise AmbiguousIdError(f"Ambiguous id {prefix[:80]!r} matches {len(found)} {kind}s: {some}", FOUND_WRONG)
 
 
 def read_tape(path: Path) -> tuple[list[Record], list[Damage], bool]:

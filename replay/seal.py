@@ -22,7 +22,7 @@ from .redaction.user_rules import Redaction
 from .sealed.sealed import encode, made_lines
 from .sealed.texts import summed
 
-__all__ = ["EXACT", "Rules", "in_order", "seal"]
+__all__ = ["EXACT", "Rules", "began", "in_order", "seal"]
 
 #: What normalising renames or resets, as the header names it.
 _NORMALISED: Final = ("ids", "created", "fingerprint", "obfuscation", "request_ids", "rate_limits", "results", "ports")
@@ -99,10 +99,11 @@ def _until_secret(text: str) -> str:
 
 def in_order(recordings: Iterable[Sequence[Record]]) -> list[Sequence[Record]]:
     """Return streams in the order in which they began."""
-    return sorted(recordings, key=_began)
+    return sorted(recordings, key=began)
 
 
-def _began(records: Sequence[Record]) -> int:
+def began(records: Sequence[Record]) -> int:
+    """Return when a stream began, in microseconds since 1970."""
     keys = records[0].keys if records else NO_KEYS
     created, created_us = keys.get("created"), keys.get("created_us")
     if type(created_us) is int:

@@ -49,7 +49,7 @@ DetectorName = Annotated[
 
 @app.command("seal")
 def _seal(
-    tapes: Annotated[list[str], typer.Argument(metavar="TAPE...", help="Tape files or stream ids.")],
+    tapes: Annotated[list[str], typer.Argument(metavar="TAPE...", help="Tape files, or ids of streams or runs.")],
     *,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The sealed tape to write; - for stdout.")],
     exact: Annotated[bool, typer.Option("--exact", help="Keep every byte. Refused if there are secrets.")] = False,
@@ -146,18 +146,20 @@ def _recordings(names: Sequence[str], data: str | None, config: str | None) -> "
     recordings: list[Recording] = []
     for name in names:
         path = Path(name)
-        if not path.exists() and path.name == name and not path.suffix:
-            path = _tape_of_stream(name, data, config)
-        recordings.append(load(path, verify=False))  # sealing again updates an edited tape
+        named = not path.exists() and path.name == name and not path.suffix
+        paths = _tapes_of(name, data, config) if named else [path]
+        recordings += [load(path, verify=False) for path in paths]  # sealing again updates an edited tape
     return recordings
 
 
-def _tape_of_stream(name: str, data: str | None, config: str | None) -> Path:
-    """Find a stream by the start of its id. If no stream matches, report a missing file as other verbs do."""
+def _tapes_of(name: str, data: str | None, config: str | None) -> list[Path]:
+    """Find a stream or a run by the start of its id. If none matches, report a missing file as other verbs do."""
+    from wiretape.proxy.cli.runs import PREFIX, find_run, turns_of
     from wiretape.proxy.cli.show import AmbiguousIdError, find
 
     try:
-        return find(root_of(data, config), name)
+        root = root_of(data, config)
+        return turns_of(root, find_run(root, name)) if name.startswith(PREFIX) else [find(root, name)]
     except FailedError as error:
         if error.code != FOUND_WRONG or isinstance(error, AmbiguousIdError):
             raise

@@ -171,14 +171,16 @@ def _is_chat(records: Stream) -> bool:
 
 
 def _compare_requests(a: Stream, b: Stream, *, breaking: bool) -> Iterator[Difference]:
-    mine, other = (next((one for one in each if one.kind == "request"), None) for each in (a, b))
-    if mine is None or other is None:
-        yield from unequal("request", mine and "present", other and "present", breaking=breaking)
-        return
-    for name in ("method", "path"):
-        values = mine.keys.get(name), other.keys.get(name)
-        yield from unequal(f"request.{name}", *values, breaking=breaking, record_a=mine.n, record_b=other.n)
-    yield from _compare_raw(mine, other, "request", breaking=breaking)
+    """Compare the requests, and what the clients of runs sent."""
+    for kind, names in (("request", ("method", "path")), ("run", ("what", "why"))):
+        mine, other = (next((one for one in each if one.kind == kind), None) for each in (a, b))
+        if mine is None or other is None:
+            yield from unequal(kind, mine and "present", other and "present", breaking=breaking)
+            continue
+        for name in names:
+            values = mine.keys.get(name), other.keys.get(name)
+            yield from unequal(f"{kind}.{name}", *values, breaking=breaking, record_a=mine.n, record_b=other.n)
+        yield from _compare_raw(mine, other, kind, breaking=breaking)
 
 
 def _compare_bodies(a: Stream, b: Stream) -> Iterator[Difference]:

@@ -255,7 +255,8 @@ def _rechunked(script: Script, value: str) -> Script | None:
         start, last = end, times[number]
     if times[-1] > last:
         steps.append(Step(times[-1] - last, b""))
-    return replace(script, steps=[*steps, *(step for step in script.steps if isinstance(step.what, Fault))], apart=True)
+    steps += [step for step in script.steps if isinstance(step.what, Fault)]
+    return replace(script, steps=steps, gates={}, apart=True)
 
 
 def _slowed(script: Script, seconds: float) -> Script | None:

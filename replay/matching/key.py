@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple
 
-from wiretape.events.core.json_text import ABSENT, dumps, is_list, is_object, parse
+from wiretape.events.core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
 from wiretape.proxy.key_patterns import masked_path
 
 from ..normalize.volatile import dated, loosened, settled
@@ -39,14 +39,16 @@ Reading = Literal["plain", "settled", "loose"]
 KEY_CHARS: Final = 16
 
 #: Request members that do not count: the client's own notes, and names of a user or a session.
-LEFT_OUT: Final = frozenset({"client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "user"})
+LEFT_OUT: Final = frozenset(
+    {"client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "session_id", "user"}
+)
 #: Message members that only the provider can read, and that differ in every recording.
 SEALED_WORDS: Final = frozenset({"encrypted_content", "signature", "thought_signature"})
 #: Members that name a call, a message, an item or a response; each id counts as a number, by first use.
 IDS: Final = frozenset({"call_id", "id", "item_id", "previous_response_id", "tool_call_id", "tool_use_id"})
 #: Paths of the dialects that are understood.
-_DIALECT_PATHS: Final = ("/chat/completions", "/responses", "/messages")
-_CONVERSATION: Final = ("messages", "input")
+_DIALECT_PATHS: Final = ("/chat/completions", "/responses", "/messages", "/v1/runs", "/tool_outputs")
+_CONVERSATION: Final = ("conversation_history", "input", "messages")
 #: Members in which a client describes its surroundings, such as today's date.
 _SURROUNDINGS: Final = ("system", "instructions")
 #: Tuples, because a role may be any JSON, also an unhashable list.
@@ -178,6 +180,8 @@ class _Reader:
                 continue
             if name in _CONVERSATION:
                 form[name] = self._list(value) if is_list(value) else value
+            elif name == "tool_outputs" and is_list(value):  # of one turn, by calls that this replay named
+                form[name] = self._list(sorted(value, key=lambda each: str(as_object(each).get("call_id"))))
             elif name in _SURROUNDINGS:
                 form[name] = self._machine_text(_plain(value), dated)
             elif name == "tools" and is_list(value):
@@ -214,7 +218,8 @@ class _Reader:
         if name in _TOOL_INPUT:
             return _unquoted(value) if name == "arguments" and isinstance(value, str) else _plain(value)
         is_result = name == "content" and (role in _RESULT_ROLES or kind == "tool_result")
-        if is_result or (name == "output" and str(kind).endswith("_output")):
+        is_output = str(kind).endswith("_output") or (kind is None and "call_id" in message)  # for a run
+        if is_result or (name == "output" and is_output):
             return self._machine_text(_unquoted(value) if isinstance(value, str) else self._message(value), settled)
         if name == "content" and role in _SURROUNDING_ROLES:
             return self._machine_text(self._message(value), dated)

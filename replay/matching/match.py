@@ -66,8 +66,14 @@ _GIVEN_ID: Final = re.compile(
 
 
 def request_of(records: Sequence[Record]) -> Request:
-    """Return the request of a stream, as far as the tape contains it."""
+    """Return the request of a stream, as far as the tape contains it; of a part of a run that has none, an empty one.
+
+    That of a relayed run is empty too: the proxy asks for one event stream, and no client ever does.
+    """
     request = next((record for record in records if record.kind == "request"), None)
+    run = next((record for record in records[:2] if record.kind == "run"), None)
+    if run is not None and (request is None or run.keys.get("mode") == "relay"):
+        return Request(b"", b"", (), b"")
     if request is None:
         raise TapeError("a stream without its request cannot be matched")
     body = request.raw or b"".join(record.raw or b"" for record in records if record.kind == "upload")
@@ -276,6 +282,9 @@ class Row(NamedTuple):
     conversation: int = 0
     #: How its file was redacted.
     prepare: _Prepare = blank
+    #: Of what a client sent to a run: its number among all that was sent, from 1, and the tapes of the run.
+    call: int = 0
+    run: Sequence[Sequence[Record]] = ()
 
 
 class Deck:
@@ -288,7 +297,7 @@ class Deck:
         self._record = record
         self._prepare = rows[0].prepare if rows else blank
         self._recorded = [ComparedRequest.recorded(row.records, row.prepare) for row in rows]
-        self._left = dict.fromkeys(range(len(rows)))
+        self._left = dict.fromkeys(place for place, one in enumerate(self._recorded) if one.place[0])
         #: In the order in which they answered last.
         self._used: dict[int, None] = {}
         #: By key, the broken responses that only the same request gets again.
@@ -306,8 +315,16 @@ class Deck:
 
     @property
     def unused(self) -> list[int]:
-        """The streams that never answered."""
-        return [place for place in range(len(self.rows)) if place not in self._used]
+        """The streams that never answered, each once; none that no client asks for."""
+        used = {self.rows[place].name for place in self._used}
+        asked = (place for place, one in enumerate(self._recorded) if one.place[0])
+        unused = {row.name: place for place in asked if (row := self.rows[place]).name not in used}
+        return [*unused.values()]
+
+    @property
+    def streams(self) -> int:
+        """The number of streams."""
+        return len({row.name for row in self.rows})
 
     def take(self, request: Request) -> Taken | Miss:
         sent = ComparedRequest(request, self._prepare)
@@ -386,7 +403,8 @@ class Deck:
 
     def _miss(self, sent: ComparedRequest) -> Miss:
         asked = f"{sent.place[0]} {sent.route.partition(' ')[2]}"
-        miss = Miss(asked=asked, key=sent.key, left=len(self._left), record=self._record)
+        left = len({self.rows[place].name for place in self._left})
+        miss = Miss(asked=asked, key=sent.key, left=left, record=self._record)
         places = [*self._left, *reversed(self._used)]
         nearest = next((place for place in places if self._has_key(place, sent)), None)
         used = nearest is not None and nearest not in self._left

@@ -2,7 +2,7 @@
 
 These are ids of responses, messages and calls (also in later requests), creation times, fingerprints, padding, request
 ids, rate limits and processing times, what `results` records know from elsewhere, and loopback ports. In responses of
-other kinds (images, files, runs) only ids with the prefix of a conversation's are renamed.
+other kinds (images, files) only ids with the prefix of a conversation's are renamed.
 """
 
 import re
@@ -13,7 +13,7 @@ from wiretape.events.chat.chunk import CHOICES
 from wiretape.events.core.json_text import Edit, as_list, dumps, is_object
 from wiretape.events.tape.record import Record
 
-from ..sealed.texts import Scalar, Text, edited, texts
+from ..sealed.texts import ASKED, Scalar, Text, edited, texts
 
 __all__ = ["normalise"]
 
@@ -23,7 +23,7 @@ _CREATED_TEXT: Final = "2001-09-09T01:46:40Z"
 #: Members of conversations.
 _ID_NAME: Final = re.compile(
     r"id|toolCallId|(?:approval_request|call|container|generation|item|message|previous_response|request|response"
-    r"|tool_call|tool_use)_id"
+    r"|run|tool_call|tool_use)_id"
 )
 _TIME_NAME: Final = re.compile(r"created|(?:created|completed|expires)_at")
 _WORTH_A_LOOK: Final = re.compile(rb'"(?:id|toolCallId|created|system_fingerprint|obfuscation|p)"|(?:_at|_id)"')
@@ -31,10 +31,12 @@ _WORTH_A_LOOK: Final = re.compile(rb'"(?:id|toolCallId|created|system_fingerprin
 _CONTENT: Final = frozenset(
     {"args", "arguments", "conversation", "input", "logprobs", "metadata", "parameters", "prompt", "schema", "tools"}
 )
+#: Members of a request that repeat ids of earlier responses.
+_EARLIER: Final = frozenset({"conversation_history", "input", "messages", "previous_response_id", "tool_outputs"})
 #: Prefixes of ids; every other id becomes an `id-`.
 _PREFIX: Final = re.compile(
     r"(?:chatcmpl-|cmpl-|gen-|msg_|resp_|call_|toolu_|srvtoolu_|fc_|ctc_|rs_|ws_|fs_|ci_|cu_|ig_|lsh_|mcp_|mcpl_|mcpr_"
-    r"|req_|fp_|id-)"
+    r"|req_|run_|fp_|id-)"
 )
 #: An id with such a prefix is renamed also in responses of unknown dialects.
 _PREFIXED: Final = re.compile(_PREFIX.pattern + r"[\w.:-]+")
@@ -80,6 +82,8 @@ def normalise(streams: Sequence[Sequence[Record]]) -> list[list[Record]]:
     names = _Names()
     done: list[list[Record]] = []
     for records in streams:
+        if records and isinstance(run := records[0].keys.get("run"), str):
+            names.of(run)
         new = edited(records, [(text, list(_changes(text, names))) for text in texts(records)])
         done.append([_with_keys(record, names) for record in new])
     return done
@@ -95,7 +99,7 @@ def _changes(text: Text, names: _Names) -> Iterator[Edit]:
     known = text.kind == "rest" or _is_known(text.value)  # the beginning of a frame says no more
     for scalar in text.scalars:
         token = json[scalar.start : scalar.end]
-        new = _renamed(scalar, token, names, known=None if text.kind in ("request", "upload") else known)
+        new = _renamed(scalar, token, names, known=None if text.kind in ASKED else known)
         if new is not None and new != token:
             yield Edit(text.place(scalar.start), text.place(scalar.end), new)
 
@@ -122,7 +126,7 @@ def _renamed(scalar: Scalar, token: bytes, names: _Names, *, known: bool | None)
     value = token[1:-1].decode("utf-8", "replace")
     if value and "\\" not in value and _ID_NAME.fullmatch(name):
         # A request only names what came before.
-        is_earlier = known is None and path[0] in ("messages", "input", "previous_response_id")
+        is_earlier = known is None and path[0] in _EARLIER
         if known or is_earlier or (known is False and _PREFIXED.fullmatch(value)):
             return dumps(names.of(value))
     if known and _TIME_NAME.fullmatch(name) and _DAY.match(value):
@@ -149,6 +153,9 @@ def _with_keys(record: Record, names: _Names) -> Record:
             keys = {name: value for name, value in keys.items() if name != "request"}
             if "results" in keys:
                 keys = {**keys, "results": [_result(row, names) for row in as_list(keys["results"])]}
+        case "open" | "upstream_run":
+            runs = {name: keys[name] for name in ("run", "run_id") if isinstance(keys.get(name), str)}
+            keys = {**keys, **{name: names.of(run) for name, run in runs.items()}}
         case "attempt" | "failed":
             texts = {name: keys[name] for name in ("upstream", "message") if isinstance(keys.get(name), str)}
             keys = {**keys, **{name: _PORT.sub(r"\1\2", text) for name, text in texts.items()}}

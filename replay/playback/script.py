@@ -4,8 +4,8 @@ Where the proxy or the client left first, the rest is silence, because nothing s
 without `framing` and `framed` leave the ending to a guess, as docs/replay.md describes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 from types import MappingProxyType
@@ -94,6 +94,8 @@ class Script:
     unanswered: Fault | None = None
     #: Give the client time to read each chunk by itself, as far as possible.
     apart: bool = False
+    #: By the place of a step: whether it may be played yet. Until then the response is silent.
+    gates: Mapping[int, Callable[[], bool]] = field(default_factory=dict[int, Callable[[], bool]])
 
     @property
     def body(self) -> bytes:
@@ -157,7 +159,8 @@ def cut_at(script: Script, kept: int, tail: bytes = b"", fault: Fault | None = N
     steps = [step for step in cut.steps if not isinstance(step.what, Fault)]
     while steps and not steps[-1].what:
         steps.pop()
-    return _with_length(replace(script, steps=[*steps, *([Step(0.0, fault)] if fault else [])]))
+    gates = {number: gate for number, gate in script.gates.items() if number < len(steps)}
+    return _with_length(replace(script, steps=[*steps, *([Step(0.0, fault)] if fault else [])], gates=gates))
 
 
 def _with_length(script: Script) -> Script:

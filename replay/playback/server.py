@@ -37,6 +37,8 @@ _REQUEST_BYTES_MAX: Final = 256 * 1024 * 1024
 #: How long, and in how many reads, to drain a connection after a refusal.
 _DRAIN_S: Final = 1.0
 _DRAIN_READS_MAX: Final = 64
+#: How often to look whether a response may go on.
+_GATE_S: Final = 0.02
 #: Neither a status line nor the size of a chunk.
 _GARBAGE: Final = b"this is not HTTP\r\n"
 #: SO_LINGER on and zero: closing sends a reset instead of a FIN.
@@ -248,7 +250,12 @@ async def _play(stream: trio.abc.Stream, reader: _Reader, script: Script, served
     # Where times count, a client also gets time to read a late chunk by itself.
     hurried = not script.apart and not any(delay_s for delay_s, _ in script.steps)
     await stream.send_all(_head(script.status, script.headers, chunked=chunked, persists=_persists(request, script)))
-    for delay_s, what in script.steps:
+    for number, (delay_s, what) in enumerate(script.steps):
+        while number in script.gates and not script.gates[number]():
+            if reader.silent.is_set():
+                return "left"
+            at = trio.current_time() + _GATE_S
+            await trio.sleep_until(at)
         at += delay_s
         if not hurried:
             await trio.sleep_until(at)

@@ -227,7 +227,7 @@ class Tape:
         if problem := self._untested():
             return problem
         if playback.unused and not (self.plan.partly or self.plan.repeat or playback.changed):
-            return f"{len(playback.unused)} of {len(playback.deck.rows)} recorded streams were not asked for"
+            return f"{len(playback.unused)} of {playback.deck.streams} recorded streams were not asked for"
         self.notes += [f"{self.plan.nodeid}: {each}" for each in playback.loose]
         return ""
 

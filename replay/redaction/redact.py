@@ -18,7 +18,7 @@ from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.security.headers import TAPED_ANSWER, TAPED_ANSWER_PREFIXES, TAPED_REQUEST
 
-from ..sealed.texts import Path, Text, edited, texts
+from ..sealed.texts import ASKED, Path, Text, edited, texts
 from .plain_text import Joined, joined_texts, opened, pieces_of
 from .shapes import (
     BEFORE,
@@ -286,7 +286,7 @@ class _Search:
         for joined, name, _ in self._searched if known.count else ():
             first = joined.pieces[0]
             if not (first.name and first.said.replace("_", "").isalpha()):  # as programs name members
-                request = self.texts[first.text].kind in ("request", "upload")
+                request = self.texts[first.text].kind in ASKED
                 self._take(joined, search(joined.said, name, partial(known.hits, here=here, request=request)))
         if self._taken:
             self._take_logprobs()
@@ -352,7 +352,7 @@ class _Search:
                 else:
                     self._add(_Span(number, start, end, scalar.path, "path", joined.said if joined else said, form))
                     replaced |= {id(joined)} if joined else set()
-            if self._asked.prompts and text.kind in ("request", "upload"):
+            if self._asked.prompts and text.kind in ASKED:
                 for each in words(text):
                     self._add(_Span(number, each.start, each.end, each.path, "prompt", each.said, each.form))
 

@@ -28,7 +28,7 @@ def unplayable(streams: Sequence[Sequence[Record]], lines: Sequence[Sequence[int
     if not streams:
         yield 1, "the tape contains no stream"
     for records, places in zip(streams, lines, strict=True):
-        if all(record.kind != "request" for record in records):
+        if all(record.kind not in ("request", "run") for record in records):
             yield places[0], "a stream without its request answers no client: take it out"
         last_t = 0
         for record, line in zip(records, places, strict=True):

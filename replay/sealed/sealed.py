@@ -450,7 +450,7 @@ def _bytes_of(lines: Sequence[Record], at: int, count: int, kind: str) -> list[b
 
 def asked_keys(records: Sequence[Record]) -> Mapping[str, Any]:
     """Return the keys of a stream's request, with the hash of an upload of which only that was kept."""
-    keys = next(record.keys for record in records if record.kind == "request")
+    keys = next((record.keys for record in records if record.kind == "request"), NO_KEYS)
     hashed = (record.keys for record in records if record.kind == "upload" and record.raw is None)
     upload = next((each for each in hashed if "sha256" in each and not each.get("part")), None)
     return keys if upload is None else {**keys, "sha256": upload["sha256"]}

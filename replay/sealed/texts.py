@@ -20,9 +20,12 @@ from wiretape.events.wire.sse import parse_block
 
 from .clock import TIMED, carrying
 
-__all__ = ["Path", "Scalar", "Text", "edited", "scalars", "summed", "texts", "unquoted"]
+__all__ = ["ASKED", "Path", "Scalar", "Text", "edited", "scalars", "summed", "texts", "unquoted"]
 
 Path = tuple[str | int, ...]
+
+#: Kinds that carry what a client sent.
+ASKED: Final = frozenset({"request", "run", "upload"})
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+("|\\)?|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
 #: Steps of a path kept from its beginning, and as many from its end: whole paths of deeply nested JSON would take time

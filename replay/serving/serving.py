@@ -22,6 +22,7 @@ from ..playback.server import Served, place_of_fault
 from ..redaction.plain_text import plain_body
 from ..redaction.redact import shown_path
 from ..sealed.files import Recording, load
+from .runs import Runs, call_rows
 
 __all__ = ["Call", "Fold", "Outcome", "Sent", "Serving", "deck_of", "load_deck"]
 
@@ -154,8 +155,9 @@ def deck_of(named: Iterable[tuple[str, Recording]], how: How, *, repeat: bool = 
         prepare = prepare_of(header)
         for number, records in enumerate(recorded, 1):
             words = [name] * bool(name) + [f"stream {number}"] * (not name or len(recorded) > 1)
-            rows.append(Row(records, ", ".join(words), conversation, prepare))
-    return Deck(rows, how, repeat=repeat, record=record)
+            # Live tapes belong together: a run may have several.
+            rows.append(Row(records, ", ".join(words), conversation if header else -1, prepare))
+    return Deck([*rows, *call_rows(rows)], how, repeat=repeat, record=record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +211,7 @@ class Serving:
         #: The first internal error: nothing else can be trusted then.
         self.broken: Exception | None = None
         self._speed = speed
+        self._runs = Runs(deck, speed)
         self._all_headers = all_headers
         self._say = say
         self._log: list[tuple[Sent, Taken | None, Outcome | None]] = []
@@ -231,6 +234,10 @@ class Serving:
             return answer.script
 
     def _take(self, request: Request) -> _Answer | Miss:
+        if (view := self._runs.view(request)) is not None:
+            seen, recorded = view
+            faulty, _ = self.faults.over(recorded, seen.place)
+            return _Answer(taken=seen, script=faulty, faulty=_content(faulty) != _content(recorded), recorded=False)
         taken = self.deck.take(request)
         if isinstance(taken, Miss):
             return taken
@@ -238,6 +245,8 @@ class Serving:
         faulty, answered = self.faults.over(recorded, taken.place)
         if not answered:
             self.deck.broke(request, taken)
+        elif (row := self.deck.rows[taken.place]).call:
+            self._runs.called(row)
         return _Answer(
             taken=taken,
             script=replace(faulty, headers=[*faulty.headers, LOOSELY]) if taken.loosely else faulty,

@@ -54,7 +54,10 @@ async def test_recording_a_replay_gives_the_same(path: Path, autojump_clock: Moc
     """Bytes, read sizes, times and the ending of the attempt that answered."""
     del autojump_clock
     for records in load(path).streams:
-        again = await taped(script_of(records, speed=ORIGINAL), request=request_of(records))
+        request = request_of(records)
+        if b"/v1/runs" in request.target:  # the proxy answers these itself now
+            request = request._replace(target=request.target.replace(b"/v1/runs", b"/v1/theirs"))
+        again = await taped(script_of(records, speed=ORIGINAL), request=request)
         due, found = timed(records), timed(again)
         assert [data for _, data in found] == [data for _, data in due]
         assert all(abs(once - twice) <= len(due) for (once, _), (twice, _) in zip(due, found, strict=True))

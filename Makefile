@@ -137,7 +137,7 @@ coverage: install ## measure branch coverage of events/ by its fast tests (100 %
 SAMPLED := tests/events/test_emit.py tests/proxy/test_catalogue.py tests/conformance/test_openai_python.py \
     tests/proxy/test_cancellation.py tests/failures/test_upstream_limits.py tests/failures/test_upstream_frames.py
 .PHONY: laws
-laws: replay-laws ## run the laws over the full product of splits, line endings and cuts
+laws: replay-laws run-laws ## run the laws over the full product of splits, line endings and cuts
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto tests/laws $(SAMPLED) tests/proxy/test_cancel_sweep.py
 	$(PY) -m tests.laws.runs 2000
 
@@ -154,9 +154,17 @@ replay-laws: install ## seal, normalise, redact, compare and export every captur
 runs: install ## 2,000 seeded runs of the whole proxy, each twice, every reader checked against its tape
 	$(PY) -m tests.laws.runs 2000
 
+.PHONY: run-laws
+run-laws: install ## 1,000 seeded stories of /v1/runs: each viewer gets one complete history, through faults and restarts
+	$(PY) -m tests.laws.run_laws 1000
+
 .PHONY: kills
-kills: install ## kill -9 a proxy under load 200 times: every delivered frame is on its tape
+kills: run-kills ## kill -9 a proxy under load 200 times: every delivered frame is on its tape
 	$(PY) -m tests.proxy.kills 200
+
+.PHONY: run-kills
+run-kills: install ## kill -9 a proxy in the middle of 50 runs 20 times: every state right, every event on its tape
+	$(PY) -m tests.proxy.run_kills 20
 
 .PHONY: sweep
 sweep: install ## fail every system call of a scenario once in a real proxy, write docs/internals/faults.md (needs cc)
@@ -198,6 +206,10 @@ $(OPPONENTS)/%/.installed: $(YARDSTICK)/%.txt
 bench-proxy: install $(OPPONENTS)/relay/.installed $(OPPONENTS)/litellm/.installed ## measure the proxy against a raw relay and LiteLLM
 	$(PY) -m tests.bench.proxy $(BENCH)
 
+.PHONY: bench-runs
+bench-runs: install ## 500 runs with two viewers each: events lost, lag, CPU against plain streams
+	$(PY) -m tests.bench.runs
+
 COMMIT ?= HEAD~1
 .PHONY: bench-against
 bench-against: install $(OPPONENTS)/relay/.installed ## compare core and proxy with an earlier commit, alternating runs: make bench-against COMMIT=abc123
@@ -222,9 +234,10 @@ soak: install ## ten minutes of mixed faults at 50 streams; memory, descriptors 
 # Real clients and real upstreams; needs npm. All packages are locked by version and hash. The first run takes a quarter
 # of an hour, most of it to build llama-cpp-python.
 .PHONY: test-real
-test-real: test-node stories ## run real clients directly and through the proxy; writes real-peers.md, compatibility.md and hermes.md
+test-real: test-node stories ## run real clients directly and through the proxy; writes real-peers.md, compatibility.md, hermes.md and hermes-runs.md
 	@if command -v npm >/dev/null; then \
-	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real && $(PY) -m tests.real.matrix && $(PY) -m tests.real.hermes; \
+	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real && $(PY) -m tests.real.matrix \
+	        && $(PY) -m tests.real.hermes && $(PY) -m tests.real.hermes_runs; \
 	else \
 	    echo "UNTESTED: no npm found, so no real client ran"; \
 	fi
@@ -263,6 +276,11 @@ $(REAL)/%/.installed: tests/real/requirements/%.txt
 	$(CHECK_PYTHON)$(PYTHON) -m venv --clear $(REAL)/$*
 	$(REAL)/$*/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --no-deps -r $<
 	@touch $@
+
+# Own endpoints that never end are left out. The environment is apart: the tool's pytest plugin would slow every test.
+.PHONY: fuzz-api
+fuzz-api: install $(REAL)/schemathesis/.installed ## five minutes of requests made from the OpenAPI document: no 500, every answer as documented
+	$(PY) -m tests.fuzz.api --seconds $(or $(API_SECONDS),300)
 
 # Source only; the wheel outlives its environment. The weights are our own tiny model (tests/real/tiny_gguf.py).
 $(REAL)/wheels/.built: tests/real/requirements/llama_cpp_python.txt | $(REAL)/llama/.installed

@@ -41,13 +41,13 @@ class Party(NamedTuple):
 def upstream() -> AbstractContextManager[Party]:
     """Run the yardstick's upstream."""
     command = [_RELAY_PYTHON, str(_YARDSTICK / "upstream.py"), str(UPSTREAM_PORT)]
-    return _running("direct", UPSTREAM_PORT, command)
+    return running("direct", UPSTREAM_PORT, command)
 
 
 def quiet_upstream() -> AbstractContextManager[Party]:
     """Run an upstream that sends one frame per stream and then nothing."""
     command = [sys.executable, "-m", "tests.bench.proxy_idle", str(_QUIET_PORT)]
-    return _running("quiet upstream", _QUIET_PORT, command, {"PYTHONPATH": str(ROOT)})
+    return running("quiet upstream", _QUIET_PORT, command, {"PYTHONPATH": str(ROOT)})
 
 
 def started(
@@ -62,20 +62,20 @@ def started(
                 environ["PYTHONPATH"] = str(source)
                 wiretape = [sys.executable, "-c", _entry_point(source)]
             serve = [*wiretape, "serve", "--port", "9300", "--data", str(data)]
-            return _running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1"], environ)
+            return running(name, 9300, [*serve, "--upstream", f"http://127.0.0.1:{to}/v1"], environ)
         case "floor":
             floor = [sys.executable, "-m", "tests.bench.floor", "9207"]
-            return _running(name, 9207, floor, {"PYTHONPATH": str(ROOT)})
+            return running(name, 9207, floor, {"PYTHONPATH": str(ROOT)})
         case "relay":
             uvicorn = [str(CACHE / "relay/bin/uvicorn"), "relay:app", "--port", "9206", "--log-level", "warning"]
-            return _running(name, 9206, uvicorn)
+            return running(name, 9206, uvicorn)
         case "litellm":
             litellm = [str(CACHE / "litellm/bin/litellm"), "--config", "litellm.yaml", "--port", "9203"]
             weak = {
                 "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
                 "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             }
-            return _running(name, 9203, litellm, weak)
+            return running(name, 9203, litellm, weak)
         case _:
             raise ValueError(f"unknown proxy {name}")
 
@@ -88,9 +88,7 @@ def _entry_point(source: Path) -> str:
 
 
 @contextmanager
-def _running(
-    name: str, port: int, command: Sequence[str], environ: Mapping[str, str] | None = None
-) -> Generator[Party]:
+def running(name: str, port: int, command: Sequence[str], environ: Mapping[str, str] | None = None) -> Generator[Party]:
     if _answers(port):
         sys.exit(f"port {port} is taken, and {name} needs it: is another benchmark running?")
     if not Path(command[0]).exists():

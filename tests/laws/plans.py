@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from wiretape.events.core.settings import Settings
 
-__all__ = ["FAULTS", "MANNERS", "Asker", "Follower", "Piece", "Plan", "Reply", "planned"]
+__all__ = ["FAULTS", "MANNERS", "Asker", "Follower", "Leave", "Piece", "Plan", "Reply", "planned", "reply"]
 
 End = Literal["final", "fin", "rst", "stall"]
 Leave = Literal["fin", "rst", "half"]
@@ -166,7 +166,7 @@ def _asker(chance: random.Random, number: int) -> Asker:
         )
         if chance.random() < 0.15
     ]
-    reply = _reply if streams else _plain
+    reply_of = reply if streams else _plain
     asker = Asker(
         at_s=chance.choice([0.0, 0.0, chance.uniform(0, 3)]),
         body=body,
@@ -175,7 +175,7 @@ def _asker(chance: random.Random, number: int) -> Asker:
         moment_s=chance.choice([chance.uniform(0, 0.05), chance.uniform(0, 2), chance.uniform(0, 20)]),
         pause_s=chance.choice([0.2, 3, 25, 45]) if manner == "stuck" else chance.uniform(0.01, 1.5),
         capacity=chance.choice([64, 500, 4_000]) if manner in ("slow", "stuck", "behind") else None,
-        replies=[reply(chance, choices) for _ in range(chance.choice([1, 2, 4]))],
+        replies=[reply_of(chance, choices) for _ in range(chance.choice([1, 2, 4]))],
         followers=[_follower(chance) for _ in range(chance.choice([0, 0, 1, 1, 2]))],
     )
     # Some that leave do so within a piece of which their socket has taken a part.
@@ -208,7 +208,7 @@ def _pause(chance: random.Random) -> float:
     )[0]
 
 
-def _reply(chance: random.Random, choices: int) -> Reply:
+def reply(chance: random.Random, choices: int) -> Reply:
     fault = _one_of(chance, FAULTS)
     before_s = chance.choice([0.0, 0.0, chance.uniform(0, 1), chance.uniform(1, 9)])
     if fault in ("refused", "no answer"):

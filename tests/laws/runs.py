@@ -35,7 +35,7 @@ from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import StoreFullError
 from wiretape.proxy.upstream.connect import OpenTcp
 
-__all__ = ["Played", "play", "played"]
+__all__ = ["Played", "Upstream", "play", "played", "refusing"]
 
 KEEPALIVE: Final = b": keepalive\n\n"
 _ENDINGS: Final = (
@@ -200,19 +200,26 @@ def _is_part_of_it(written: bytes, body: bytes) -> bool:
 class Upstream:
     """Plays the replies: which one, the mark in the request and the number of its attempt say."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._attempts: Counter[int] = Counter()
+    def __init__(self, replies: Sequence[Sequence[Reply]]) -> None:
+        """`replies`: those of each asker; the last one comes again and again."""
+        self._replies = replies
+        #: Requests by asker.
+        self.requests: Counter[int] = Counter()
+        #: Requests on a used connection that closed without an answer: the transport may send them once more.
+        self.unanswered = 0
         #: The body of the exchange that an asker's attempts had last.
         self.sent: dict[int, bytes] = {}
 
     async def serve(self, stream: trio.abc.Stream) -> None:
+        used = False
         while request := await request_of(stream):
             number = int(request.partition(b'"user":"a')[2].partition(b'"')[0])
-            asker = self._plan.askers[number]
-            reply = asker.replies[min(self._attempts[number], len(asker.replies) - 1)]
-            self._attempts[number] += 1
+            replies = self._replies[number]
+            reply = replies[min(self.requests[number], len(replies) - 1)]
+            self.requests[number] += 1
             self.sent[number] = b""
+            self.unanswered += used and not reply.head and reply.end != "stall"
+            used = True
             if not await self._play(stream, reply, number):
                 return
 
@@ -440,12 +447,11 @@ def _bounds(plan: Plan, behind: list[str]) -> Generator[None]:
         delivery.Delivery.publish = publish
 
 
-def _connecting(home: House, plan: Plan) -> None:
-    """Refuse as many connections as the plan says."""
+def refusing(home: House, refusals: list[bool]) -> None:
+    """Refuse the connections that this list marks; each one takes its first member."""
     transport: Any = home.transport
     connector = transport._connector
     open_tcp: OpenTcp = connector._open_tcp
-    refusals = [reply.fault == "refused" for asker in plan.askers for reply in asker.replies]
 
     async def refusing(host: str, port: int) -> trio.abc.Stream:
         if refusals and refusals.pop(0):
@@ -459,12 +465,12 @@ def _connecting(home: House, plan: Plan) -> None:
 @asynccontextmanager
 async def _opened(plan: Plan, store: Written, upstream: Upstream) -> AsyncGenerator[House]:
     async with house(upstream.serve, settings=plan.settings, route=plan.route, store=store, check=False) as home:
-        _connecting(home, plan)
+        refusing(home, [reply.fault == "refused" for asker in plan.askers for reply in asker.replies])
         yield home
 
 
 async def _play(plan: Plan, played: Played) -> None:
-    store, upstream = Written(plan), Upstream(plan)
+    store, upstream = Written(plan), Upstream([asker.replies for asker in plan.askers])
     behind: list[str] = []
     with trio.fail_after(20_000), _bounds(plan, behind):
         async with _opened(plan, store, upstream) as home:

@@ -1,24 +1,22 @@
 """The command line, run in this process: output, exit codes, and errors in one line."""
 
-import json
 import os
 import re
-from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import trio
 
 from tests.proxy.store_cases import CREATED, flat, opened_files, stream_of
 from tests.support.chat import text
+from tests.support.cli import Run, Said, put
 from wiretape.events.emit import emit
-from wiretape.events.tape.record import Record, encode
+from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy import cli as proxy_cli
 from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG
-from wiretape.proxy.cli.main import main
 from wiretape.proxy.limits import ABANDONED_AFTER_S
 from wiretape.proxy.store.catalogue_row import digest
 from wiretape.proxy.store.folder import Folder
@@ -26,55 +24,6 @@ from wiretape.replay import cli as replay_cli
 
 DAY = "2026-11-18"
 CUT, DONE, LIVE = "cutcutcutcutcutcutcutcutcu", "donedonedonedonedonedonedo", "livelivelivelivelivelivel1"
-
-
-class Said(NamedTuple):
-    """The outcome of one command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def value(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[Any]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Run = Callable[..., Said]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs a command in an empty working folder and a clean environment."""
-    working = tmp_path / "working"
-    working.mkdir()
-    monkeypatch.chdir(working)
-    for name in [name for name in os.environ if name.startswith("WIRETAPE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-
-    def run(*arguments: str | Path) -> Said:
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as exit_:
-            main([str(argument) for argument in arguments])
-        code = exit_.value.code
-        assert isinstance(code, int)
-        out, err = capfd.readouterr()
-        return Said(code, str(out), str(err))
-
-    return run
-
-
-def put(folder: Path, stream: str, records: Iterable[Record]) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{stream}.tape"
-    path.write_bytes(b"".join(encode(record) for record in records))
-    return path
 
 
 def cut(batches: list[list[Record]]) -> list[Record]:

@@ -146,6 +146,7 @@ def hermes_configuration(model: str, base_url: str, key: str, folder: Path) -> s
         {
             "model": chosen,
             "terminal": {"backend": "local", "cwd": str(folder), "timeout": 30},
+            "approvals": {"mode": "manual"},  # otherwise its model decides
             "security": {"tirith_enabled": False},  # it would be downloaded
         }
     )

@@ -1,6 +1,7 @@
 """Parts of documents that come from the code: `make docs` writes them, a test compares. The rest is written by hand."""
 
 import dataclasses
+import json
 import re
 from collections.abc import Iterator
 from operator import attrgetter
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from wiretape.events.core.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
 from wiretape.events.core.model import Ending, Event
+from wiretape.proxy.api.openapi import document
 from wiretape.proxy.cli.main import app
 from wiretape.proxy.config.load import shown
 from wiretape.proxy.config.model import FLAGS, ROUTE, SERVER, TARGET, Config, Route, Setting, Target
@@ -113,6 +115,11 @@ def events(_: str) -> str:
     return "\n".join([*lines, "", "## Endings", "", f"Every stream has exactly one: {endings}.", ""])
 
 
+def openapi(_: str) -> str:
+    """Return the OpenAPI document of Wiretape's own endpoints."""
+    return json.dumps(document(), indent=1) + "\n"
+
+
 #: From the page as it is to the page as it should be.
 DOCUMENTS = {
     "lifecycle.md": lifecycle,
@@ -120,6 +127,7 @@ DOCUMENTS = {
     "cli.md": cli,
     "configuration.md": configuration,
     "formats.md": formats,
+    "reference/openapi.json": openapi,
 }
 
 

@@ -278,13 +278,16 @@ async def house(
     upstream: UpstreamSettings | None = None,
     server: ServerSettings | None = None,
     targets: Sequence[Target] | None = None,
+    ids: list[str] | None = None,
     check: bool = True,
 ) -> AsyncGenerator[House]:
-    """`route` and `config` change members of the default route and of the configuration."""
+    """`route` and `config` change members of the default route and of the configuration. `ids`: the streams of an
+    earlier house over the same store.
+    """
     given = tuple(targets or [Target(name="upstream", url="http://127.0.0.1:9/v1")])
     way = replace(Route(name="", targets=given, settings=settings or Settings()), **dict(route or {}))
     made = replace(Config(data=Path("unused"), durability="none", routes={"": way}), **dict(config or {}))
-    ids: list[str] = []
+    ids = [] if ids is None else ids
     log = _Log()
 
     def new_id() -> str:

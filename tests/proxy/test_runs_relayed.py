@@ -228,6 +228,18 @@ async def test_a_run_that_was_stopped_before_it_began_ends_in_any_case(begun: in
         assert (await home.ending())[0] == ("client_gone" if begun == 202 else "upstream_error")
 
 
+async def test_a_run_is_not_deleted_while_its_tape_goes_on(autojump_clock: MockClock) -> None:
+    agent = Hermes("text")
+    agent.events += b": closing\n\n" * 100
+    async with relayed(agent, check=False) as home:
+        run = await start(home)
+        await trio.sleep(5)
+        assert (await call(home, f"/{run}", method="GET"))[1]["status"] == "completed"
+        assert (await call(home, f"/{run}", method="DELETE"))[0] == 409
+        await home.settled()
+        assert (await call(home, f"/{run}", method="DELETE"))[0] == 200
+
+
 async def test_a_stop_that_the_upstream_does_not_take_changes_nothing(autojump_clock: MockClock) -> None:
     agent = Hermes("stop-tool", refuses=True)
     async with relayed(agent, config={"runs_unwatched_s": 120.0}) as home:

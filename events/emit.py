@@ -4,15 +4,15 @@ The live path feeds each record as it is written, a replay feeds the records of 
 and replayed are equal by construction. Clock, chance, configuration and other tapes reach it only as records.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
-from .chat.repair import Chat
 from .core.json_text import dumps
 from .core.model import Event
 from .core.settings import Profile
-from .emission.dialect import Dialect
+from .crossing.reader import CrossedReader
+from .dialects import DIALECTS
 from .emission.engine import Engine
 from .folds.run import RunFold
 from .folds.summary import StreamSummary
@@ -29,7 +29,8 @@ _LINE_ENDS: Final = MappingProxyType({each.encode(): b"\\u%04x" % ord(each) for 
 class Emitter(Engine):
     """The engine with every dialect that we know: feed the records of one tape in order, get frames."""
 
-    dialects: ClassVar[Mapping[str, Dialect]] = MappingProxyType({"chat": Chat()})
+    dialects = DIALECTS
+    cross = CrossedReader
 
 
 class Summariser:

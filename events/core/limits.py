@@ -82,3 +82,14 @@ QUOTED_BYTES_MAX: Final = 256 * 1024
 
 #: Characters of the id of a session of runs, by which its runs are found.
 SESSION_CHARS_MAX: Final = 256
+
+#: Text of an answer that is composed for another dialect: Responses repeats it whole at the end, and what waits for an
+#: open call is kept. The longest answers have 0.6 MB (128,000 tokens). Beyond it, a stream ends as `limit`.
+COMPOSED_CHARS_MAX: Final = 16 * 1024 * 1024
+
+#: An envelope of proofs, which a client sends back with every later request: Gemini's thought signatures have some KiB.
+ENVELOPE_BYTES_MAX: Final = 64 * 1024
+
+#: Name of a tool, and id of a call, upstream: OpenAI takes 64 characters of each, Anthropic 128 of a name.
+TOOL_NAME_CHARS_MAX: Final = 64
+CROSSED_ID_CHARS_MAX: Final = 64

@@ -20,6 +20,7 @@ __all__ = [
     "Finish",
     "ForeignFrame",
     "HandedOver",
+    "Proof",
     "ReasoningDelta",
     "RefusalDelta",
     "Repaired",
@@ -148,6 +149,21 @@ class ToolCallDamaged(_OfCall):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proof(_Caused):
+    """An opaque value that the upstream wants back with the thought or the call before it, word for word.
+
+    `kind` is `signature` or `redacted_thinking` (Messages), `encrypted_content` (Responses), or the name of a member of
+    a chat delta or of one of its calls (`reasoning_details`, `extra_content`).
+    """
+
+    choice: int
+    #: The number of the call that it belongs to; None for a thought.
+    call: int | None
+    kind: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultSeen(_Caused):
     """The request answers a call of the turn before. `output` is a preview; `name` is empty for an orphan."""
 
@@ -236,4 +252,4 @@ CallPiece = ToolCallStarted | ToolNameDelta | ToolArgumentsDelta
 CallEvent = CallPiece | ToolArgumentsComplete | HandedOver | ToolCallDamaged
 _Begin = AttemptStarted | ResponseStarted
 _Close = Usage | Finish | Terminator | UpstreamError | ForeignFrame
-Event = _Begin | TextPiece | AudioDelta | CallEvent | ToolResultSeen | ToolProgress | _Close | Repaired | Ended
+Event = _Begin | TextPiece | AudioDelta | Proof | CallEvent | ToolResultSeen | ToolProgress | _Close | Repaired | Ended

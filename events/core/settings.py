@@ -11,7 +11,10 @@ from typing import Any, Final, Literal, get_args
 
 from .json_text import as_list, as_object
 
-__all__ = ["Facts", "OnPartial", "Profile", "Reasoning", "Settings", "Tools"]
+__all__ = ["DIALECTS", "Facts", "OnPartial", "Profile", "Reasoning", "Settings", "Tools"]
+
+#: The dialects that are read and written.
+DIALECTS: Final = ("chat", "responses", "messages")
 
 Profile = Literal["strict", "transparent"]
 OnPartial = Literal["error", "warn", "both"]

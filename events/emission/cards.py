@@ -3,17 +3,18 @@
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from ..core.json_text import as_list, as_object
 from ..core.lifecycle import STATUS_ON_WIRE
-from ..core.limits import CALL_ID_CHARS_MAX
+from ..core.limits import CALL_ID_CHARS_MAX, NAME_CHARS_MAX
 from ..core.model import ToolResultSeen
 from ..core.settings import Facts, Settings
 from ..folds.wire import Call, Wire
 from ..tape.record import Record
 from .dialect import Writer
 from .frames import Ledger, Out
+from .words import preview
 
 __all__ = ["Cards", "emoji_of"]
 
@@ -52,6 +53,7 @@ class Cards:
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._on = settings.tool_events
+        self._emoji = settings.emoji
         self._ledger = ledger
         #: Of the request, when its record has come.
         self.facts = Facts()
@@ -91,7 +93,7 @@ class Cards:
     def of_results(self, n: int, choice: int, writer: Writer) -> list[Out]:
         """Return the frames of the results that are due, once."""
         due, self.due = self.due, []
-        return [writer.result_card(n, choice, result) for result in due]
+        return [writer.card(n, choice, self.of_result(result)) for result in due]
 
     def of_calls(self, n: int, calls: Iterable[Call], live: Wire, writer: Writer) -> list[Out]:
         """Return the frames that report running or lost calls; the upstream itself reports the calls that it runs."""
@@ -99,8 +101,24 @@ class Cards:
         for call in calls if self._on else ():
             status = STATUS_ON_WIRE.get(call.state)
             if status and call.name and live.ran.get(call.id, call) is call and self._shows(n, call):
-                outs.append(writer.call_card(n, call, status))
+                outs.append(writer.card(n, call.choice, self.of_call(call, status)))
         return outs
+
+    def of_call(self, call: Call, status: str) -> dict[str, Any]:
+        """Return the members of the frame that reports the state of a call."""
+        reason, shown = call.reason if status == "dropped" else "", preview(call.arguments)
+        return self._said(call.name, call.id, status, label=call.label, input=shown, reason=reason)
+
+    def of_result(self, result: ToolResultSeen) -> dict[str, Any]:
+        """Return the members of the frame that reports a result."""
+        status, output = "failed" if result.failed else "completed", preview(result.output)
+        return self._said(result.name, result.id, status, output=output, duration_ms=result.duration_ms)
+
+    def _said(self, tool: str, call_id: str, status: str, label: str = "", **more: Any) -> dict[str, Any]:
+        """Return the members of a lifecycle frame that are the same in every dialect."""
+        more = {"label": label, "emoji": emoji_of(tool) if self._emoji else "", **more}
+        present = {key: value for key, value in more.items() if value is not None and value != ""}
+        return {"tool": tool[:NAME_CHARS_MAX], "toolCallId": call_id, "status": status, **present}
 
     def _shows(self, n: int, of: Call | ToolResultSeen) -> bool:
         """Return whether a call or a result is reported; enter in the ledger why it is not."""

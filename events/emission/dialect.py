@@ -4,18 +4,22 @@
 
 The reader knows the quirks: the identity of calls, think tags, shapes of errors. The writer knows the envelope, the
 roles and numbers of frames, where usage goes, and the words of warnings. Both live for one attempt.
+
+Where client and upstream speak different dialects, a `Composer` of the client's dialect makes canonical frames from the
+events of the upstream's reader, and the engine and the writer take them as if they had come
+(`events/crossing/reader.py`).
 """
 
-from collections.abc import Container, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
-from ..core.model import Event, ToolResultSeen
+from ..core.model import Event, ToolCallStarted, UpstreamError
 from ..core.settings import Facts, Settings
 from ..folds.wire import Call, Wire
-from ..tape.record import Record
+from ..tape.record import NO_KEYS, Record
 from .frames import Ledger, Out
 
-__all__ = ["Context", "Dialect", "Held", "Reader", "Split", "Step", "Writer"]
+__all__ = ["NO_CALL", "Composer", "Context", "Counts", "Cross", "Dialect", "Held", "Reader", "Split", "Step", "Writer"]
 
 
 class Step(NamedTuple):
@@ -46,14 +50,37 @@ class Context(NamedTuple):
     ledger: Ledger
     #: Ids of calls whose results the client's request brought and this stream reports.
     answered: Container[str]
+    #: Frames that the client has of this stream, without content, from an attempt before this one.
+    opened: int = 0
+    #: What the request that was crossed needs on the way back: the `crossing` of the `attempt` record.
+    crossing: Mapping[str, Any] = NO_KEYS
+
+
+class Counts(NamedTuple):
+    """What an answer cost, as chat and Responses count it: cached tokens inside the input. None was not counted."""
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+
+
+#: The number of no call.
+NO_CALL: Final = -1_000_000
 
 
 class Held(NamedTuple):
-    """A frame that waits until its call is handed over, or, with `call` None, all calls of its choice."""
+    """A frame that waits until its call is handed over, or, with `call` None, all calls of its choice.
+
+    With `call` NO_CALL it is of no call, and waits for its place after the frame before it.
+    """
 
     choice: int
     call: int | None
     out: Out
+    #: Some clients run the call once they have this frame, so the report that it runs comes before it.
+    closes: bool = False
 
 
 class Split(NamedTuple):
@@ -82,9 +109,20 @@ class Reader(Protocol):
     #: Return what is missing before a terminator, if all else has come.
     def supply(self, n: int) -> Sequence[Step]: ...
 
+    #: Take the text of frames like the last one, which were sent without being read.
+    def repeated(self, text: str) -> None: ...
+
+    #: Return the first frames of a stream whose upstream has sent nothing yet, if they are ours to write.
+    def opening(self, n: int) -> Sequence[Step]: ...
+
 
 class Writer(Protocol):
     """Writes the frames of one emitted stream."""
+
+    #: No keepalive but a comment is possible until the first frame has been encoded.
+    opens: bool
+    #: The number of the next frame; None if frames are not numbered.
+    number: int | None
 
     #: Return the frame for a step; None if the step has no frame, or if it is kept for the end.
     def write(self, step: Step) -> Out | None: ...
@@ -95,11 +133,14 @@ class Writer(Protocol):
     #: Remove the claim that these choices are finished, because a call in them is malformed.
     def withhold_finish(self, out: Out, choices: set[int]) -> None: ...
 
-    #: Return the frame that reports the state of a call.
-    def call_card(self, n: int, call: Call, status: str) -> Out: ...
+    #: Return a lifecycle frame, as part of a choice that has begun; `said` are the members that every dialect has.
+    def card(self, n: int, choice: int, said: dict[str, Any]) -> Out: ...
 
-    #: Return the frame that reports the result of a call, as part of a choice that has begun.
-    def result_card(self, n: int, choice: int, result: ToolResultSeen) -> Out: ...
+    #: Return the body of the HTTP error that reports an upstream's error, to a client that has no status yet.
+    def http_error(self, out: Out) -> bytes: ...
+
+    #: Return what keeps a waiting client.
+    def keepalive(self, n: int) -> Out: ...
 
     #: Return a visible warning about lost calls.
     def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]: ...
@@ -121,6 +162,34 @@ class Writer(Protocol):
     def encode(self, out: Out) -> bytes: ...
 
 
+class Composer(Protocol):
+    """Makes the canonical frames of one answer from events of any dialect, in valid order.
+
+    The events are of choice 0 and in the order of `crossing/serial.py`: while a call is open, all others are about it.
+    Its steps hold the events that the frames mean in its own dialect, `HandedOver` among them.
+    """
+
+    #: Return the frames that begin an answer, once.
+    def open(self, n: int) -> Sequence[Step]: ...
+
+    #: Return the frames of some events of one record, no `Terminator` and no `UpstreamError` among them. With a
+    #: `Finish` every open item is closed; what ends the answer waits for `close`, since usage may follow.
+    def compose(self, n: int, events: Iterable[Event]) -> Sequence[Step]: ...
+
+    #: Return the starts of calls that have no frame, because the answer ends before they are shown.
+    def lose(self, n: int, calls: Iterable[ToolCallStarted]) -> Sequence[Step]: ...
+
+    #: Take the text of frames like the last one, which were sent without being composed.
+    def repeated(self, text: str) -> None: ...
+
+    #: Return the frames that end a whole answer, at a time in seconds since 1970, if that is known. The last step ends
+    #: with a `Terminator`.
+    def close(self, n: int, counts: Counts | None, at: int | None) -> Sequence[Step]: ...
+
+    #: Return the frame of an upstream's error. The step ends with the `UpstreamError`.
+    def fail(self, n: int, error: UpstreamError) -> Step: ...
+
+
 class Dialect(Protocol):
     """One wire protocol."""
 
@@ -129,3 +198,18 @@ class Dialect(Protocol):
 
     #: Return a writer for one attempt.
     def writer(self, context: Context) -> Writer: ...
+
+    #: Return a composer for one attempt.
+    def composer(self, context: Context) -> Composer: ...
+
+    #: Return what the usage of an upstream says.
+    def counts(self, usage: Mapping[str, Any]) -> Counts: ...
+
+    #: Return the whole answer that a client gets who did not ask for a stream, from the canonical frames of one.
+    def whole(self, values: Iterable[Any]) -> dict[str, Any]: ...
+
+
+class Cross(Protocol):
+    """What makes a reader of one dialect whose frames are of another one."""
+
+    def __call__(self, theirs: Dialect, ours: Dialect, context: Context) -> Reader: ...

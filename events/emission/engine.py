@@ -4,25 +4,24 @@ It keeps what no dialect may decide: attempts, what was delivered, frames that w
 frames, and the one ending. What frames mean and how they are written is the business of a `Reader` and a `Writer`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, get_args
 
 from ..core import model
-from ..core.json_text import as_list, parse
+from ..core.json_text import as_list, as_object, dumps, parse
 from ..core.lifecycle import CUT_FINISHES, State
 from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX, SHAPES_MAX, UNDELIVERED_BYTES_MAX
 from ..core.model import Ending, Event
 from ..core.settings import Facts, Profile, Settings
 from ..folds.wire import SIBLING, Call, Wire
-from ..tape.record import Record, Shape
+from ..tape.record import NO_KEYS, Record, Shape
 from .cards import Cards
-from .dialect import Context, Dialect, Held, Step
+from .dialect import Context, Cross, Dialect, Held, Step
 from .frames import Ledger, Out
+from .words import KEEPALIVE
 
-__all__ = ["KEEPALIVE", "Engine"]
-
-#: The comment that a `keepalive` record emits.
-KEEPALIVE: Final = b": keepalive\n\n"
+__all__ = ["Engine"]
 
 #: Records that may come between two frames without changing how these are sent, unless they carry an answer.
 _ASIDE: Final = frozenset({"commit", "gone", "keepalive"})
@@ -36,16 +35,25 @@ class _Routine(NamedTuple):
     """How the frames of one shape are sent while nothing else happens."""
 
     shape: Shape
-    #: What is sent, with `%b` for each string, and the repairs that this takes; without any a frame passes as it came.
+    #: What is sent, with `%b` for each of these slots: places in what varies, or OUR_NUMBER.
     template: bytes
+    slots: tuple[int, ...]
     repairs: tuple[str, ...]
     #: The event of such a frame for the sink; the events of the others differ in their text.
     event: model.TextDelta | model.ReasoningDelta | None
+    #: The frames that come pass as they are.
+    passes: bool
+    #: How far their numbers are ahead of ours, if both are numbered.
+    ahead: int | None
+
+
+_OUR_NUMBER: Final = -1
+_NUMBER: Final = re.compile(rb'"sequence_number"\s*+:\s*+(\d++)')
 
 
 def _repeats(record: Record, shape: Shape) -> bool:
     """Return whether a frame that was read from a tape has this shape."""
-    fresh = record.shape is None and record.kind == "frame" and not record.keys
+    fresh = record.shape is None and record.kind == "frame" and record.keys == shape.keys
     return fresh and shape.texts(record.payload or b"") is not None
 
 
@@ -57,6 +65,8 @@ class Engine:
 
     #: The dialects that are read and written, by name.
     dialects: ClassVar[Mapping[str, Dialect]]
+    #: Return a reader of the first dialect whose frames are of the second.
+    cross: ClassVar[Cross]
 
     def __init__(
         self, profile: Profile | None = None, sink: Callable[[Event], None] | None = None, *, repairs: bool = True
@@ -66,7 +76,7 @@ class Engine:
         self.ledger = Ledger()
         #: Content was sent, so that no other attempt may follow.
         self.delivered = False
-        #: The upstream's own error, in the form that clients raise on.
+        #: The upstream's own error, as the body of an HTTP error.
         self.failure = b""
         self._dialect: Dialect | None = None
         self._profile: Profile | None = profile
@@ -76,6 +86,8 @@ class Engine:
         #: The client has the head of a stream.
         self._streaming = False
         self._routine: _Routine | None = None
+        #: Texts of frames that the reader has not seen.
+        self._skipped: list[bytes] = []
         self._shapes_left = SHAPES_MAX
 
     def feed(self, record: Record) -> list[bytes]:
@@ -83,7 +95,12 @@ class Engine:
         routine, raw = self._routine, record.raw
         if routine is not None and (record.shape is routine.shape or _repeats(record, routine.shape)):
             assert raw is not None, "a frame with a shape has bytes"
-            return [raw if routine.event is None and not routine.repairs else self._repeat(routine, record, raw)]
+            unread = routine.passes and routine.event is None and routine.ahead is None
+            frame = raw if unread else self._repeat(routine, record, raw)
+            if frame is not None:
+                return [frame]
+        if self._skipped:
+            self._catch_up()
         kind = record.kind
         if kind not in _ASIDE or raw is not None:
             self._routine = None
@@ -105,10 +122,12 @@ class Engine:
             self._streaming = raw is None
         if self._verbatim:
             return [raw] if raw and kind in _CARRIERS else []
-        return [KEEPALIVE] if kind == "keepalive" and self._streaming else frames
+        return self._keepalive(record.n) if kind == "keepalive" and self._streaming else frames
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """Return the ending and the flags for the `end` record if the bytes end now for this cause."""
+        if self._skipped:
+            self._catch_up()
         if self._dialect is not None and not self._settled:
             self._settle()
             self._settled = True
@@ -129,8 +148,10 @@ class Engine:
         self._cards = Cards(self._settings, self.ledger)
         self.delivered = False
         self._waiting: list[Out] = []
+        #: Frames that the client has of a stream without content.
+        self._opened = 0
         if self._dialect is not None:
-            self._begin_attempt(self._dialect)
+            self._begin_attempt(self._dialect, NO_KEYS)
 
     def _pass(self, record: Record) -> None:
         """Take the ending of a dialect that we do not read from its `end`: HTTP alone says how it ended."""
@@ -139,14 +160,20 @@ class Engine:
             flags = tuple(flag for flag in as_list(record.keys.get("flags")) if isinstance(flag, str))
             self._sink(model.Ended(n=record.n, ending=ending, cause=str(record.keys.get("cause")), flags=flags))
 
-    def _begin_attempt(self, dialect: Dialect) -> None:
-        """Forget what an attempt before this one brought: no client has seen it."""
+    def _begin_attempt(self, dialect: Dialect, keys: Mapping[str, Any]) -> None:
+        """Forget what an attempt before this one brought: no client has seen it.
+
+        `keys` are those of the `attempt` record, which names the upstream's dialect if that is another one.
+        """
         self.wire = Wire()
         self.failure = b""
         self._held: list[Held] = []
         self._held_bytes = self._waiting_bytes = 0
         self._finished: set[int] = set()  # choices whose finish the client has
+        self._reported: set[int] = set()  # calls that were handed over, and reported, before the finish
         self._closed = False
+        #: We ended it with a malformed call; the upstream may still end it well.
+        self._refused = False
         self._fresh = True  # nothing has come yet
         self._settled = False  # `ending` has read all that came
         #: The frames that `ending` found, when it was called before the `end` record.
@@ -155,8 +182,26 @@ class Engine:
         self._body_bytes_left = BODY_BYTES_MAX
         self._cards.begin()
         answered = self._cards.reported
-        context = Context(self._facts, self._settings, self._stream_id, self._created, self.wire, self.ledger, answered)
-        self._reader, self._writer = dialect.reader(context), dialect.writer(context)
+        context = Context(
+            self._facts,
+            self._settings,
+            self._stream_id,
+            self._created,
+            self.wire,
+            self.ledger,
+            answered,
+            opened=self._opened,
+            crossing=as_object(keys.get("crossing")),
+        )
+        self._writer = dialect.writer(context)
+        theirs = keys.get("dialect")
+        other = self.dialects.get(theirs) if isinstance(theirs, str) else None
+        #: The upstream speaks another dialect than the client.
+        self._crossed = other is not None and other is not dialect
+        if other is None or not self._crossed:
+            self._reader = dialect.reader(context)
+        else:
+            self._reader = self.cross(other, dialect, context)
 
     def _frame(self, record: Record) -> list[bytes]:
         self._fresh = False
@@ -182,13 +227,14 @@ class Engine:
         match record.kind:
             case "request" if not self.delivered:
                 self._facts = self._cards.facts = Facts.of(record.keys)
-                self._begin_attempt(self._dialect)
+                self._begin_attempt(self._dialect, NO_KEYS)
             case "results":
                 self._apply(self._cards.take(record, streams=self._facts.stream))
             case "attempt" if not self.delivered:
                 if not self._fresh:
                     self._discard("attempt_discarded")
-                    self._begin_attempt(self._dialect)
+                if not self._fresh or "dialect" in record.keys:
+                    self._begin_attempt(self._dialect, record.keys)
                 self._fresh = False
                 self._apply([model.AttemptStarted(n=n)])
             case "commit" if raw is not None and not self.delivered:  # the client got this error instead
@@ -203,7 +249,7 @@ class Engine:
             case "body":
                 self._fresh = False
                 part = raw or b""
-                if not self._facts.stream:
+                if not (self._facts.stream or self._crossed):
                     self._send(Out(n, raw=part), bounded=False)
                 self._body_bytes_left -= len(part)
                 if self._body_bytes_left < 0:
@@ -231,41 +277,76 @@ class Engine:
     def _routine_of(self, record: Record, step: Step, out: Out, frame: bytes) -> _Routine | None:
         """Return how frames like this one are sent, if each text is in what came and in what was sent exactly once."""
         shape, payload = record.shape, record.payload or b""
-        if shape is None and not record.keys and self._shapes_left:  # it was read from a tape
-            shape = Shape.of(payload)
+        if shape is None and self._shapes_left and not record.keys.keys() - {"event"}:  # it was read from a tape
+            shape = Shape.of(payload, record.keys)
             self._shapes_left -= shape is not None
         texts = None if shape is None or out.reserialised else shape.texts(payload)
-        if shape is None or texts is None:
+        repaired = bool(out.repair) and not self._crossed
+        ledger = self._repairs and self._sink is not None  # each entry is an event
+        if shape is None or texts is None or repaired or (ledger and self._crossed):
             return None
-        template, strings = b"", [b'"%b"' % text for text in texts]
-        for string in strings:
-            before, found, frame = frame.partition(string)
-            if len(string) == 2 or payload.count(string) != 1 or not found or string in frame:
+        found: list[tuple[int, int, int]] = []
+        for slot, text in enumerate(texts):
+            string = b'"%b"' % text
+            if slot == shape.number or (self._crossed and slot != shape.place):
+                continue
+            if not text or payload.count(string) != 1 or frame.count(string) != 1:
                 return None
-            template += before.replace(b"%", b"%%") + b'"%b"'
-        template += frame.replace(b"%", b"%%")
+            found.append((frame.index(string) + 1, len(text), slot))
+        number, ahead = self._writer.number, None
+        if number is not None:
+            numbers = [*_NUMBER.finditer(frame)]
+            if len(numbers) != 1 or int(numbers[0][1]) != number - 1:
+                return None
+            found.append((numbers[0].start(1), len(numbers[0][1]), _OUR_NUMBER))
+            ahead = None if shape.number < 0 else int(texts[shape.number]) - number + 1
+        template, end = b"", 0
+        for at, size, _ in sorted(found):
+            template += frame[end:at].replace(b"%", b"%%") + b"%b"
+            end = at + size
+        template += frame[end:].replace(b"%", b"%%")
         if out.changes and b"\\u" in template:  # another style may be due for the next text
             return None
-        event: model.TextDelta | model.ReasoningDelta | None = None
-        if self._sink is not None:
-            match step.events:
-                case [(model.TextDelta() | model.ReasoningDelta()) as event] if not (self._repairs and out.changes):
-                    pass
-                case _:
+        match step.events:
+            case [(model.TextDelta() | model.ReasoningDelta()) as delta] if not (ledger and out.changes):
+                if delta.text != parse(b'"%b"' % texts[shape.place]):
                     return None
-            if event.text != parse(strings[shape.place]):
+                event = delta if self._sink is not None else None
+            case _ if self._sink is None and number is None and not self._crossed:
+                event = None
+            case _:
                 return None
-        return _Routine(shape, template, tuple(edit.repair for edit in out.changes), event)
+        repairs = (*((out.repair,) if out.repair else ()), *(edit.repair for edit in out.changes))
+        passes = not (repairs or self._crossed)
+        slots = tuple(slot for _, _, slot in sorted(found))
+        return _Routine(shape, template, slots, repairs, event, passes, ahead)
 
-    def _repeat(self, routine: _Routine, record: Record, raw: bytes) -> bytes:
-        texts, event = routine.shape.texts(record.payload or b""), routine.event
+    def _repeat(self, routine: _Routine, record: Record, raw: bytes) -> bytes | None:
+        """Return the frame of a record like the last one; None if it has to be read after all."""
+        texts = record.texts or routine.shape.texts(record.payload or b"")
         assert texts is not None, "the record has this shape"
+        event, number = routine.event, self._writer.number
         text = texts[routine.shape.place]
+        if number is not None or self._crossed:
+            ahead = routine.ahead
+            if not text or (ahead is not None and int(texts[routine.shape.number]) - (number or 0) != ahead):
+                return None
+            self._skipped.append(text)
         if event is not None and self._sink is not None and text:
             self._sink(type(event)(n=record.n, choice=event.choice, text=parse(b'"%b"' % text)))
         for repair in routine.repairs:
             self.ledger.counts[repair] += 1
-        return routine.template % tuple(texts) if routine.repairs else raw
+        if number is not None:
+            self._writer.number = number + 1
+        if routine.passes:
+            return raw
+        return routine.template % tuple([texts[slot] if slot >= 0 else b"%d" % (number or 0) for slot in routine.slots])
+
+    def _catch_up(self) -> None:
+        """Tell the reader what was sent without it."""
+        texts: list[str] = parse(b'["%b"]' % b'","'.join(self._skipped))
+        self._skipped.clear()
+        self._reader.repeated("".join(texts))
 
     # -- frames on their way ------------------------------------------------------------------------------------------
 
@@ -293,6 +374,20 @@ class Engine:
         waiting, self._waiting = self._waiting, []
         return [] if self._verbatim else [self._writer.encode(out) for out in waiting]
 
+    def _keepalive(self, n: int) -> list[bytes]:
+        """Return what a waiting client gets, after the frames that begin its stream if it needs those."""
+        frames: list[bytes] = []
+        if not self._verbatim and self._writer.opens:
+            if self._waiting:  # no other attempt can follow: it would begin in other words
+                self.delivered = True
+                frames = self._taken()
+            else:
+                frames = [self._writer.encode(step.out) for step in self._reader.opening(n) if step.out is not None]
+                self._opened = len(frames)
+        frames.append(KEEPALIVE if self._verbatim else self._writer.encode(self._writer.keepalive(n)))
+        self._opened += bool(self._opened)
+        return frames
+
     def _discard(self, repair: str) -> None:
         """Enter in the ledger that no client will see what came so far."""
         lost = [*self._waiting, *(held.out for held in self._held), *self._writer.tail()]
@@ -311,7 +406,9 @@ class Engine:
                 terminates = isinstance(last, model.Terminator)
                 if step.out is not None:
                     step.out.withhold("done_withheld" if terminates else "late_data", self.ledger)
-                if not terminates:
+                if self._refused:
+                    self._apply(event for event in step.events if not isinstance(event, model.HandedOver))
+                elif not terminates and (step.out is not None or not step.choices):
                     self._apply([model.ForeignFrame(n=step.n, why="late_data")])
             elif isinstance(last, model.Terminator):
                 self._terminated(step)
@@ -324,6 +421,8 @@ class Engine:
         wire = self.wire
         closing: list[model.Finish | model.HandedOver] = []
         for event in step.events:
+            if isinstance(event, model.HandedOver) and self._holds:
+                continue  # its frame is held: the finish hands the call over
             if isinstance(event, _CLOSES):
                 closing.append(event)
                 if isinstance(event, model.Finish) and event.reason not in CUT_FINISHES:
@@ -336,9 +435,11 @@ class Engine:
             wire.choice(index)
         out = self._writer.write(step)
         delivers = step.delivers
-        if out is not None and closing:
-            again = all(event.choice in self._finished for event in closing)
+        if closing:
+            again = all(isinstance(event, model.Finish) and event.choice in self._finished for event in closing)
             self._hand_over(step, closing, out)
+            if self._closed:
+                return
             out = None if again else out  # a frame of ours, for calls after the first finish
         if out is not None:
             if wire.unheard:
@@ -354,7 +455,7 @@ class Engine:
                 self._send(*self._cards.of_results(step.n, step.choices[0], self._writer))
         self.delivered = self.delivered or delivers
 
-    def _hand_over(self, step: Step, closing: Sequence[model.Finish | model.HandedOver], out: Out) -> None:
+    def _hand_over(self, step: Step, closing: Sequence[model.Finish | model.HandedOver], out: Out | None) -> None:
         """Send what belongs before a frame that closes calls: results, held frames, lifecycle frames, a warning."""
         n = step.n
         # A call of this stream may have the id of one whose result is reported here: that result comes first.
@@ -362,28 +463,48 @@ class Engine:
         claimed: set[int] = set()
         for event in closing:
             choice = self.wire.choice(event.choice)
-            closed = [choice.calls[event.call]] if isinstance(event, model.HandedOver) else choice.closed
-            lost = [call for call in closed if call.state is not State.RUNNING]
+            if isinstance(event, model.HandedOver):
+                call = choice.calls[event.call]
+                if call.state is not State.RUNNING:  # its last frame, after which some clients would run it
+                    assert out is not None, "a call is handed over with a frame"
+                    out.withhold("malformed_claim", self.ledger)
+                    self._send(*before, *self._call_cards(n, [call]))
+                    self._close_partial(n, "malformed_call", [call])
+                    self._refused = True
+                    return
+                before += self._call_cards(n, [call])
+                self._reported.add(event.call)
+                continue
+            lost = [call for call in choice.closed if call.state is not State.RUNNING]
+            gone = {call.number for call in lost}
             held, self._held = self._held, []
+            hidden: set[int | None] = set()
+            stuck = False  # the client has the beginning of a lost call: what follows would be inside
             for one in held:
-                if one.choice != event.choice or (isinstance(event, model.HandedOver) and one.call != event.call):
+                if one.choice != event.choice:
                     self._held.append(one)
-                elif lost:  # no client may see them
+                elif stuck or one.call in gone or (lost and one.call is None):  # no client may see them
+                    stuck = stuck or (one.closes and one.call not in hidden)
+                    hidden.add(one.call)
                     one.out.withhold("held_call_lost", self.ledger)
                 else:
+                    if one.closes and one.call is not None:
+                        before += self._call_cards(n, [choice.calls[one.call]])
+                        self._reported.add(one.call)
                     before.append(one.out)
-            before += self._call_cards(n, closed)
-            if isinstance(event, model.HandedOver) or event.choice in self._finished:
+            before += self._call_cards(n, [call for call in choice.closed if call.number not in self._reported])
+            if event.choice in self._finished:
                 continue
             if event.reason in CUT_FINISHES:
                 before += self._warning(n, event.reason, lost)
             claimed.add(event.choice)
             if not choice.malformed:
                 self._finished.add(event.choice)
-        if malformed := claimed - self._finished:
+        malformed = claimed - self._finished
+        if malformed and out is not None:
             self._writer.withhold_finish(out, malformed)
         if before:
-            self._send(*self._writer.introduce(out), *before)
+            self._send(*(self._writer.introduce(out) if out is not None else ()), *before)
 
     def _hold(self, later: Iterable[Held]) -> None:
         for held in later:
@@ -414,12 +535,16 @@ class Engine:
 
     def _complete(self, n: int, done: Out | None) -> None:
         lost = [call for call in self.wire.calls() if call.reason in _MALFORMED]
+        late, self._held = self._held, []  # text after the finish; a call would have reopened its choice
         if lost or self.wire.late_calls:
+            for held in late:
+                held.out.withhold("held_call_lost", self.ledger)
             if done is not None:
                 done.withhold("malformed_claim", self.ledger)
             self._close_partial(n, "malformed_call", lost)
             return
-        self._send(*self._writer.tail(), self._writer.done(n) if done is None else done)
+        tail = self._writer.tail()
+        self._send(*(held.out for held in late), *tail, self._writer.done(n) if done is None else done)
         self._closed = True
 
     def _cut(self, n: int, ending: str) -> None:
@@ -443,7 +568,7 @@ class Engine:
     def _failed(self, step: Step) -> None:
         """Pass the upstream's own error in every mode, after what it cut."""
         assert step.out is not None, "an error has a frame"
-        self.failure = step.out.frame()
+        self.failure = self._writer.http_error(step.out)
         self._apply(step.events)
         lost = self._drop(step.n, "upstream_error")
         self._send(*self._warning(step.n, "upstream_error", lost), *self._writer.tail(), step.out)
@@ -465,6 +590,9 @@ class Engine:
         if not streams:
             if self.wire.finished:  # a whole answer needs no terminator
                 self._apply(model.Terminator(n=record.n) for record in parts[-1:])
-            self._waiting, self.delivered, self.ledger.muted = kept
+            composed, self._waiting, self.delivered, self.ledger.muted = self._waiting, *kept
+            if self._crossed and self._dialect is not None and parts and self.wire.finished and self.wire.error is None:
+                whole = self._dialect.whole(out.value for out in composed)
+                self._send(Out(parts[-1].n, raw=dumps(whole)), bounded=False)
             self._closed = True
         self._last += self._taken()

@@ -230,10 +230,10 @@ class Out:
             for batch in self._batches:
                 value, _ = edited(value, batch)
         if self.repair:
-            ledger.frame(self.n, self.repair, self.came, encode(self.payload))
+            ledger.frame(self.n, self.repair, self.came, encode(self.payload, event=self.event))
         for edit in self.changes:
             ledger.enter(self.n, *edit)
-        return encode(_writes(write, value) or dumps(value))  # a lone surrogate may come from an edit
+        return encode(_writes(write, value) or dumps(value), event=self.event)  # a lone surrogate may come from an edit
 
     def withhold(self, repair: str, ledger: Ledger) -> None:
         """Enter in the ledger that the frame is not sent."""

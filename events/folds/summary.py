@@ -16,6 +16,7 @@ from ..core.json_text import as_list, as_object, joined_surrogates
 from ..core.lifecycle import State
 from ..core.limits import PREVIEW_BYTES_MAX
 from ..core.model import Event
+from ..core.settings import DIALECTS
 from ..tape.record import NO_KEYS, RECEIVED, Record, speaks
 from .wire import Call, Wire
 
@@ -165,7 +166,10 @@ class StreamSummary:
             case "results":
                 self.results = keys
             case "attempt":
-                self.attempts.append({"n": record.n, "at_us": record.t, **keys})
+                attempt = {"n": record.n, "at_us": record.t, **keys}
+                if "crossing" in keys:  # of which people want to know what was lost
+                    attempt["lost"] = as_list(as_object(attempt.pop("crossing")).get("lost"))
+                self.attempts.append(attempt)
                 self._begin_attempt()
             case "head" if self.attempts:
                 status = self.attempts[-1]["status"] = keys.get("status")
@@ -220,9 +224,10 @@ class StreamSummary:
         return Answer(choice, text, reasoning, refusal, state.finish if state is not None else "")
 
     @property
-    def chat(self) -> bool:
-        """Whether Wiretape reads this stream's dialect."""
-        return self.opening.get("dialect") == "chat"
+    def dialect(self) -> str:
+        """The client's dialect; empty if Wiretape does not read it."""
+        dialect = self.opening.get("dialect")
+        return dialect if dialect in DIALECTS else ""
 
     @property
     def ending(self) -> str | None:
@@ -245,7 +250,7 @@ class StreamSummary:
     @property
     def warnings(self) -> list[Warned]:
         """What a person should know: lost calls with the reason, an ending other than `completed`, flags, markup."""
-        if not self.chat:
+        if not self.dialect:
             codes = [] if self.ending in (None, "completed") else [str(self.ending)]
             return [Warned(code, ()) for code in [*codes, *self.flags]]
         ended = self.wire.ended

@@ -131,6 +131,9 @@ def tokens(counts: Mapping[str, Any]) -> dict[str, int] | None:
     )
     if asked is None or answered is None:
         return None
+    for name in ("cache_read_input_tokens", "cache_creation_input_tokens"):  # Messages counts them next to the input
+        beside = counts.get(name)
+        asked += beside if type(beside) is int and beside > 0 else 0
     return {"input_tokens": asked, "output_tokens": answered, "total_tokens": total or asked + answered}
 
 
@@ -192,10 +195,12 @@ class Wire:
                     call.move(event.n, Trigger.INVALID, "malformed")
                     choice.malformed = True
             case model.HandedOver():
-                call = self.choice(event.choice).call(event)
+                choice = self.choice(event.choice)
+                call = choice.call(event)
                 if call.state is State.READY:
+                    del choice.open[event.call]
                     call.move(event.n, Trigger.HANDED_OVER)
-                    self.handed_over = True
+                    self.handed_over = choice.handed_over = True
             case model.ToolCallDamaged():
                 self.choice(event.choice).call(event).damaged = True
             case model.Finish():
@@ -217,7 +222,7 @@ class Wire:
                     self.usage = event.counts  # the same again may name further zeros, and clients get the first
             case model.ToolProgress():
                 self._progressed(event)
-            case model.AttemptStarted() | model.ToolResultSeen() | model.Repaired():
+            case model.AttemptStarted() | model.ToolResultSeen() | model.Repaired() | model.Proof():
                 pass
             case _:
                 assert_never(event)

@@ -11,7 +11,7 @@ import base64
 import codecs
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeGuard
 
@@ -28,7 +28,9 @@ FORMAT: Final = 1
 _HEAD: Final = b'{"c":"'
 _BODY_AT: Final = 16
 _DATA: Final = b',"data":'
-_FRAME_HEAD: Final = re.compile(rb'"n":(0|[1-9]\d{0,17}),"t":(0|[1-9]\d{0,17}),"k":"frame"')
+_FRAME_HEAD: Final = re.compile(
+    rb'"n":(0|[1-9]\d{0,17}),"t":(0|[1-9]\d{0,17}),"k":"frame"(?:,"event":"([a-zA-Z0-9_.-]++)")?'
+)
 #: Numbers of more than 18 digits are junk: no tape has so many records, and no stream takes so many microseconds.
 _NUMBER_END: Final = 10**18
 #: Kinds that carry bytes of the upstream, which may have come in several reads.
@@ -37,26 +39,35 @@ RECEIVED: Final = frozenset({"frame", "rest", "body"})
 _TEXT: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|delta|text|thinking)":\s?"((?:[^"\\]|\\.)+)"')
 #: Random strings that hide the size of a text: OpenAI's and Mistral's.
 _PADDING: Final = re.compile(rb'"(?:obfuscation|p)":\s?"((?:[^"\\]|\\.)*)"')
+#: The number of a frame, in the dialects that number theirs.
+_NUMBER: Final = re.compile(rb'"sequence_number":\s?(\d{1,18})')
+_DIGITS: Final = re.compile(rb"0|[1-9]\d{0,17}")
 #: Token counts change from frame to frame and every one of them is read.
 _USAGE: Final = re.compile(rb'"usage":\s?\{')
 #: The inside of a JSON string that is written again byte for byte: `\u` may be half of a pair, `\/` loses its escape.
 _PLAIN_STRING: Final = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\bfnrt][^"\\\x00-\x1f]*)*')
+#: Events that keep a connection open, and say nothing.
+_SILENT: Final = (b"ping", b"keepalive")
+_SILENT_TYPES: Final = ("ping", "keepalive")
 _RESERVED: Final = frozenset({"c", "n", "t", "k", "data", "raw", "b64"})
 
 
 class Shape(NamedTuple):
-    """What payloads have in common that differ in nothing but their streamed text, and their padding if they have any.
+    """What payloads have in common that differ only in their streamed text, and in padding and number if they have any.
 
     Nine frames of ten repeat the shape of the frame before. Recognising them by their bytes costs a third of parsing.
     """
 
-    #: What is around those strings.
+    #: What is around those.
     pieces: tuple[bytes, ...]
-    #: Which of the strings is the text.
+    #: Which of them is the text, and which the number; -1 if there is no number.
     place: int
+    number: int = -1
+    #: The keys of their records: the name of the event, if they have one.
+    keys: Mapping[str, Any] = NO_KEYS
 
     @staticmethod
-    def of(payload: bytes) -> "Shape | None":
+    def of(payload: bytes, keys: Mapping[str, Any] = NO_KEYS) -> "Shape | None":
         """Return the shape of a JSON payload, or None if it holds no streamed text.
 
         A quote inside a JSON string is escaped, so `"content":"` always opens the string value of a member.
@@ -64,20 +75,22 @@ class Shape(NamedTuple):
         text = _TEXT.search(payload)
         if text is None or _USAGE.search(payload):
             return None
-        strings = sorted(found.span(1) for found in (text, *_PADDING.finditer(payload)))
-        starts, ends = [0, *(end for _, end in strings)], [*(start for start, _ in strings), len(payload)]
+        number = _NUMBER.search(payload)
+        varying = (text, *_PADDING.finditer(payload), *((number,) if number else ()))
+        spans = sorted(found.span(1) for found in varying)
+        starts, ends = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(payload)]
         pieces = tuple(payload[start:end] for start, end in zip(starts, ends, strict=True))
-        return Shape(pieces, strings.index(text.span(1)))
+        return Shape(pieces, spans.index(text.span(1)), spans.index(number.span(1)) if number else -1, keys)
 
     def texts(self, payload: bytes) -> list[bytes] | None:
-        """Return the strings as they are written in a payload; None if it is not JSON of this shape."""
+        """Return what varies as it is written in a payload; None if that is not JSON of this shape."""
         first, *others = self.pieces
         if not (payload.startswith(first) and payload.endswith(others[-1])):
             return None
         texts: list[bytes] = []
         start = len(first)
         for piece in others:
-            found = _PLAIN_STRING.match(payload, start)
+            found = (_DIGITS if len(texts) == self.number else _PLAIN_STRING).match(payload, start)
             end = found.end() if found else start
             if not payload.startswith(piece, end):
                 return None
@@ -110,23 +123,27 @@ class Record(NamedTuple):
     value: Any = ABSENT
     #: What a live frame shares with the frames before it; records read from a tape have none.
     shape: Shape | None = None
+    #: What varies in it.
+    texts: Sequence[bytes] = ()
 
     def read(self) -> "Record":
         """Return the record as a reader of the tape sees it: with its payload parsed and no shape."""
         if self.value is not ABSENT or self.payload is None:
-            return self if self.shape is None else self._replace(shape=None)
-        return self._replace(value=parse(self.payload), shape=None)
+            return self if self.shape is None else self._replace(shape=None, texts=())
+        return self._replace(value=parse(self.payload), shape=None, texts=())
 
     def frame(self) -> Frame:
         """Return the SSE frame that this `frame` record is."""
         assert self.raw is not None, f"record {self.n} of kind {self.kind} carries no frame"
         if self.payload is not None and not self.keys:
             return Frame(self.raw, self.payload, canonical=True)
+        if self.payload is not None and len(self.keys) == 1 and "event" in self.keys:
+            return Frame(self.raw, self.payload, self.keys["event"].encode(), named=True)
         return parse_block(self.raw, first="bom" in self.keys)
 
 
 def speaks(record: Record, *, hermes: bool = False) -> bool:
-    """Return whether a frame resets the stall timer: comments and pings never do (U26).
+    """Return whether a frame resets the stall timer: comments, pings and keepalives never do (U26).
 
     hermes-agent sends only keepalives while a tool of its own runs.
     """
@@ -136,9 +153,11 @@ def speaks(record: Record, *, hermes: bool = False) -> bool:
     if payload is None or record.keys:
         frame = record.frame()
         payload, event = frame.payload, frame.event
-    if payload is None or event == b"ping" or payload.lstrip()[:1] in (b"", b":"):
+    if payload is None or event in _SILENT or payload.lstrip()[:1] in (b"", b":"):
         return False
-    return b'"ping"' not in payload or as_object(record.read().value).get("type") != "ping"
+    if b'"ping"' not in payload and b'"keepalive"' not in payload:
+        return True
+    return as_object(record.read().value).get("type") not in _SILENT_TYPES
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
@@ -146,9 +165,10 @@ def speaks(record: Record, *, hermes: bool = False) -> bool:
 
 def encode(record: Record) -> bytes:
     """Return the line, its LF included."""
-    n, t, kind, keys, raw, payload, _, _ = record
-    if payload is not None and not keys and kind == "frame":
-        body = b'"n":%d,"t":%d,"k":"frame","data":%b}' % (n, t, payload)
+    n, t, kind, keys, raw, payload, *_ = record
+    if payload is not None and kind == "frame" and (not keys or (len(keys) == 1 and "event" in keys)):
+        event = b',"event":%b' % dumps(keys["event"]) if keys else b""
+        body = b'"n":%d,"t":%d,"k":"frame"%b,"data":%b}' % (n, t, event, payload)
         return b'{"c":"%08x",%b\n' % (zlib.crc32(body), body)
     assert _RESERVED.isdisjoint(keys), f"reserved key in {set(keys)}"
     head = dumps({"n": n, "t": t, "k": kind, **keys})[1:-1]
@@ -190,8 +210,10 @@ def decode(line: bytes) -> Record | str:
         return "data is not JSON"
     plain = _FRAME_HEAD.fullmatch(line, _BODY_AT, at)
     if plain and b"\r" not in payload:
-        raw = b"data: %b\n\n" % payload
-        return Record(int(plain[1]), int(plain[2]), "frame", NO_KEYS, raw, payload, value)
+        raw, event = b"data: %b\n\n" % payload, plain[3]
+        keys: Mapping[str, Any] = {"event": event.decode()} if event else NO_KEYS
+        raw = b"event: %b\n%b" % (event, raw) if event else raw
+        return Record(int(plain[1]), int(plain[2]), "frame", keys, raw, payload, value)
     return _checked(b"{%b}" % line[_BODY_AT:at], payload, value)
 
 

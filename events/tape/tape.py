@@ -46,6 +46,7 @@ class Recorder:
         self._bytes = self._frames = 0
         self._sha256 = hashlib.sha256()
         self._shape: Shape | None = None
+        self._shape_event = b""
         self._shapes_left = SHAPES_MAX if self._skim else 0
 
     def record(
@@ -99,11 +100,13 @@ class Recorder:
         frames = decoder.feed(data)
         framed = -self._pending_bytes
         for frame in frames:
-            raw, payload, _, _, canonical = frame
+            raw, payload, event, _, canonical, named = frame
             framed += len(raw)
             shape = None if self._pending_bytes else self._shape
-            if shape is not None and canonical and payload and shape.texts(payload) is not None:
-                records.append(Record(self._n, t, "frame", NO_KEYS, raw, payload, ABSENT, shape))
+            same = shape is not None and (canonical if not shape.keys else named and event == self._shape_event)
+            texts = shape.texts(payload) if shape is not None and same and payload else None
+            if shape is not None and texts is not None:
+                records.append(Record(self._n, t, "frame", shape.keys, raw, payload, ABSENT, shape, texts))
                 self._n += 1
                 self._frames += 1
             else:
@@ -152,14 +155,16 @@ class Recorder:
 
     def _frame(self, t: int, frame: Frame) -> Record:
         """Return the record of a frame that is parsed."""
-        raw, payload, _, _, canonical = frame
+        raw, payload, event, _, canonical, named = frame
         keys: dict[str, Any] = {}
         shape = None
         value = ABSENT if payload is None else parse(payload)
-        if canonical and value is not ABSENT and not self._pending_bytes:
+        if (canonical or (named and event.isascii())) and value is not ABSENT and not self._pending_bytes:
+            keys = {"event": event.decode()} if named else keys
             if self._shapes_left and payload:
                 # Give up on a stream that never repeats one.
-                shape = self._shape = Shape.of(payload)
+                shape = self._shape = Shape.of(payload, keys or NO_KEYS)
+                self._shape_event = event
                 self._shapes_left -= shape is not None
         else:
             if not self._frames and raw.startswith(BOM):
@@ -193,7 +198,7 @@ def _place(frame: Frame, payload: bytes, keys: dict[str, Any]) -> bool:
     if frame.canonical:
         return True
     try:
-        if raw == b"event: %b\ndata: %b\n\n" % (frame.event, payload):
+        if frame.named:
             keys["event"] = frame.event.decode()
         else:
             before, _, after = raw.partition(payload)

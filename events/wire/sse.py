@@ -38,6 +38,8 @@ class Frame(NamedTuple):
     id: bytes | None = None
     #: `raw` is exactly `data: ` + payload + LF LF.
     canonical: bool = False
+    #: `raw` is exactly that after a line `event: ` + event.
+    named: bool = False
 
 
 class Decoder:
@@ -118,8 +120,13 @@ class Decoder:
                 self._judged = self._line_start = 0
                 if self._judge(raw):
                     break
-            if not self._carriage_returns and raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
+            line_end = raw.find(b"\n")
+            if self._carriage_returns:
+                frames.append(parse_block(raw, first=self._first))
+            elif line_end == len(raw) - 2 and raw.startswith(b"data: "):
                 frames.append(Frame(raw, raw[6:-2], b"", None, True))
+            elif _is_named(raw, line_end):
+                frames.append(Frame(raw, raw[line_end + 7 : -2], raw[7:line_end], None, False, True))
             else:
                 frames.append(parse_block(raw, first=self._first))
             self._first = False
@@ -163,6 +170,12 @@ class Decoder:
         return bool(self.overflow)
 
 
+def _is_named(raw: bytes, line_end: int) -> bool:
+    """Return whether a block is a line `event: ` up to this line end, a line `data: `, and the blank line."""
+    data = raw.startswith(b"data: ", line_end + 1) and raw.find(b"\n", line_end + 1) == len(raw) - 2
+    return data and raw.startswith(b"event: ")
+
+
 def parse_block(raw: bytes, *, first: bool = False) -> Frame:
     """Return what one block means; `first` is the block at the very start of a body, where alone a BOM is not data."""
     payload: list[bytes] = []
@@ -181,7 +194,8 @@ def parse_block(raw: bytes, *, first: bool = False) -> Frame:
             last_id = value
     joined = b"\n".join(payload) if payload else None
     canonical = joined is not None and raw == b"data: %b\n\n" % joined
-    return Frame(raw, joined, event, last_id, canonical)
+    named = joined is not None and not canonical and raw == b"event: %b\ndata: %b\n\n" % (event, joined)
+    return Frame(raw, joined, event, last_id, canonical, named)
 
 
 def is_block(raw: bytes, *, first: bool = False) -> bool:

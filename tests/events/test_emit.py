@@ -29,7 +29,7 @@ def test_strict_is_the_default_and_transparent_is_what_came() -> None:
     assert emit(reopened(records, profile="transparent"), "strict") == emit(records)
 
 
-@pytest.mark.parametrize("dialect", ["responses", None, 5], ids=str)
+@pytest.mark.parametrize("dialect", ["realtime", None, 5], ids=str)
 def test_a_dialect_that_is_not_known_is_emitted_as_it_came(dialect: object) -> None:
     assert emit(reopened(tape(STREAM), dialect=dialect)) == b"".join(STREAM)
 

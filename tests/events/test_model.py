@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from tests.support.chat import REPAIRS
-from wiretape.events import chat, emission
+from wiretape.events import chat, crossing, emission, messages, responses
 from wiretape.events.core import limits, model
 from wiretape.events.core.model import Event
 
@@ -27,7 +27,7 @@ def test_the_union_is_closed() -> None:
     assert classes == {kind.__name__ for kind in get_args(Event)}
 
 
-FOLDERS = [Path(package.__path__[0]) for package in (chat, emission)]
+FOLDERS = [Path(package.__path__[0]) for package in (chat, crossing, emission, messages, responses)]
 
 
 def test_every_repair_in_the_docs_is_in_the_code() -> None:

@@ -193,7 +193,11 @@ FRAMES: Final = {
     "BOM before it": (BOM + b"data: {}\n\n", Frame(BOM + b"data: {}\n\n", b"{}")),
     "two lines": (b"data: {\ndata: }\n\n", Frame(b"data: {\ndata: }\n\n", b"{\n}")),
     "two lines that look canonical": (b"data: {\n}\n\n", Frame(b"data: {\n}\n\n", b"{")),
-    "event": (b"event: e\ndata: {}\n\n", Frame(b"event: e\ndata: {}\n\n", b"{}", b"e")),
+    "event": (b"event: e\ndata: {}\n\n", Frame(b"event: e\ndata: {}\n\n", b"{}", b"e", named=True)),
+    "event without a name": (b"event: \ndata: {}\n\n", Frame(b"event: \ndata: {}\n\n", b"{}", named=True)),
+    "event without a space": (b"event:e\ndata: {}\n\n", Frame(b"event:e\ndata: {}\n\n", b"{}", b"e")),
+    "event and two lines": (b"event: e\ndata: {\n}\n\n", Frame(b"event: e\ndata: {\n}\n\n", b"{", b"e")),
+    "event after data": (b"data: {}\nevent: e\n\n", Frame(b"data: {}\nevent: e\n\n", b"{}", b"e")),
     "event, id, retry": (
         b"event: e\nid: 7\nretry: 3\ndata: {}\n\n",
         Frame(b"event: e\nid: 7\nretry: 3\ndata: {}\n\n", b"{}", b"e", b"7"),

@@ -186,7 +186,7 @@ def test_results_marks_and_refusals_are_kept() -> None:
     assert summary.answer().refusal == "no"
 
 
-@pytest.mark.parametrize("dialect", ["", "responses"])
+@pytest.mark.parametrize("dialect", ["", "realtime"])
 def test_stream_of_another_dialect_has_the_warnings_of_its_tape(dialect: str) -> None:
     recorder = Recorder()
     records = [recorder.record("open", 0, {"format": 1, "stream": "s1", "dialect": dialect}), recorder.body(1, b"{}")]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..core import model
-from ..core.json_text import ABSENT, Boundary, Path, Places, as_object, dumps, is_object
+from ..core.json_text import ABSENT, Boundary, Path, Places, as_list, as_object, dumps, is_object
 from ..core.model import Event
 from ..emission.frames import Edit, Out
 
@@ -16,7 +16,6 @@ __all__ = [
     "CHUNK",
     "DONE",
     "LEGACY_CALL",
-    "PROGRESS_EVENT",
     "Draft",
     "Entry",
     "KnownCall",
@@ -33,7 +32,6 @@ __all__ = [
 CHOICES: Final = "choices"
 CHUNK: Final = "chat.completion.chunk"
 DONE: Final = b"data: [DONE]\n\n"
-PROGRESS_EVENT: Final = b"hermes.tool.progress"
 #: Also the finish of an answer that calls tools.
 CALLS: Final = "tool_calls"
 CALL_KEYS: Final = (CALLS, "function_call")
@@ -88,6 +86,8 @@ def events(value: dict[str, Any], n: int) -> list[Event]:
             if isinstance(text, str) and text and not (text == thought and kind is model.ReasoningDelta):
                 found.append(kind(n=n, choice=index, text=text))
                 thought = text if kind is model.ReasoningDelta else thought
+        if delta.get("reasoning_details") or delta.get("extra_content"):
+            found += _proofs(delta, n, index)
         if delta.get("audio"):
             found.append(model.AudioDelta(n=n, choice=index))
         if "tool_calls" in delta or "function_call" in delta:
@@ -100,6 +100,15 @@ def events(value: dict[str, Any], n: int) -> list[Event]:
     return found
 
 
+def _proofs(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
+    """Yield what a thought must come back with; details of a text alone repeat the reasoning."""
+    entries = map(as_object, as_list(delta.get("reasoning_details")))
+    if opaque := [entry for entry in entries if entry.get("signature") or entry.get("data")]:
+        yield model.Proof(n=n, choice=choice, call=None, kind="reasoning_details", value=opaque)
+    if delta.get("extra_content"):
+        yield model.Proof(n=n, choice=choice, call=None, kind="extra_content", value=delta["extra_content"])
+
+
 def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
     entries: list[Any] = [*(delta.get("tool_calls") or ())]
     if legacy := as_object(delta.get("function_call")):  # clients get it as it came (Q29); its life is that of any call
@@ -110,6 +119,9 @@ def _calls(delta: dict[str, Any], n: int, choice: int) -> Iterator[Event]:
         custom = "custom" in entry  # repair leaves one of both
         fields: dict[str, Any] = entry["custom"] if custom else entry.get("function") or {}
         name, arguments = fields.get("name"), fields.get("input" if custom else "arguments")
+        if entry.get("extra_content"):  # Gemini's thought signature
+            proof = entry["extra_content"]
+            yield model.Proof(n=n, choice=choice, call=entry["index"], kind="extra_content", value=proof)
         if "id" in entry:
             call, call_id = entry["index"], entry["id"]
             yield model.ToolCallStarted(n=n, choice=choice, call=call, id=call_id, name=name or "", custom=custom)

@@ -15,14 +15,14 @@ from ..core.lifecycle import STATUS_ON_WIRE, State
 from ..core.model import Event, ForeignFrame, ResponseStarted, Terminator, ToolProgress, UpstreamError, Usage
 from ..emission.dialect import Context, Step
 from ..emission.frames import Out
+from ..emission.words import PROGRESS_EVENT
 from ..folds.wire import short
 from ..tape.record import Record
 from ..wire.sse import BOM, Frame, parse_block
-from .chunk import CHUNK, DONE, LEGACY_CALL, PROGRESS_EVENT, Draft, chunk, envelope, events, has, says_content
+from .chunk import CHUNK, DONE, LEGACY_CALL, Draft, chunk, envelope, events, has, says_content
 from .content import Choices, Retold
-from .write import ChatWriter
 
-__all__ = ["Chat", "Repair"]
+__all__ = ["Repair"]
 
 _TERMINATOR: Final = b"[DONE]"
 #: Top-level lists that Perplexity repeats on every chunk (Q87).
@@ -128,6 +128,12 @@ class Repair:
             self._settle_envelope({"created": self._context.created})
             steps.append(self._step(Out(n, chunk(self._envelope, index, {}, reason), repair="finish_supplied")))
         return steps
+
+    def repeated(self, text: str) -> None:
+        pass  # chat has no frame that repeats it
+
+    def opening(self, n: int) -> list[Step]:  # noqa: ARG002 - the upstream begins its answer itself
+        return []
 
     # -- the frame ----------------------------------------------------------------------------------------------------
 
@@ -396,13 +402,6 @@ class Repair:
             # A whole answer has no seeds to wait for.
             steps += [*self._chunk(Draft(value, self._envelope, Out(n, value, repair=repair))), *self._release()]
         return steps
-
-
-class Chat:
-    """The chat completions dialect."""
-
-    reader = Repair
-    writer = ChatWriter
 
 
 def _foreign(n: int, why: str, lost: Iterable[Event] = ()) -> Step:

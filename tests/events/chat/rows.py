@@ -49,7 +49,7 @@ class Row:
 
     def tape(self, reads: int | None = None) -> list[Record]:
         """The records; lifecycle frames are off unless the case is about them."""
-        settings = {"tool_events": False, **self.settings}
+        settings: dict[str, Any] = {"tool_events": False, **self.settings}
         return tape(self.came, request=self.request, cause=self.cause, reads=reads, body=self.body, **settings)
 
 

@@ -23,8 +23,8 @@ from tests.support.chat import (
     text,
     tool_calls,
 )
-from wiretape.events.chat.write import WARNING
 from wiretape.events.core.json_text import ABSENT
+from wiretape.events.emission.words import WARNING
 
 START: Final = begin("call_a", "write_file", role=True)
 #: A frame that its gateway cut in two, and of which the second half never came.

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tests.support.chat import call_entry
-from wiretape.events.chat.request import find_marks as found
-from wiretape.events.chat.request import remove_marks as edits
-from wiretape.events.chat.write import WARNING, error_frame, warning
+from wiretape.events.chat.write import error_frame
 from wiretape.events.core.json_text import ABSENT, apply, dumps, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import NAME_CHARS_MAX
 from wiretape.events.core.settings import Facts
+from wiretape.events.emission.marks import Marks, find_marks
+from wiretape.events.emission.marks import remove_marks as edits
+from wiretape.events.emission.words import WARNING, warning
 from wiretape.events.folds.wire import SIBLING, Call
 
 WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Not completed; no result seen."
@@ -25,6 +26,10 @@ HERMES_STALLED = (
 
 def history(*contents: Any, role: str = "assistant") -> bytes:
     return dumps({"model": "m", "messages": [{"role": role, "content": content} for content in contents], "n": 1})
+
+
+def found(body: bytes, value: Any) -> list[Marks]:
+    return find_marks(body, value, "messages", "tool_calls")
 
 
 def cleaned(body: bytes) -> Any:

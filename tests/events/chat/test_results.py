@@ -7,12 +7,13 @@ import pytest
 
 from tests.events.chat.rows import tools
 from tests.support.chat import DONE, Run, begin, call, call_entry, finish, frame, run, tape, text, tool_calls
-from wiretape.events.chat.request import LEGACY_ID, Result, Results, facts, results_in
-from wiretape.events.chat.write import preview
+from wiretape.events.chat.request import LEGACY_ID, facts, results_in
 from wiretape.events.core.json_text import ABSENT
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.core.model import ToolResultSeen
+from wiretape.events.core.results import Result, Results
 from wiretape.events.core.settings import Facts
+from wiretape.events.emission.words import preview
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 

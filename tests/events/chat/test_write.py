@@ -35,7 +35,7 @@ from wiretape.events.core.model import (
     Usage,
 )
 from wiretape.events.core.settings import Facts, Settings
-from wiretape.events.emission.cards import emoji_of
+from wiretape.events.emission.cards import Cards, emoji_of
 from wiretape.events.emission.dialect import Context
 from wiretape.events.emission.frames import Ledger
 from wiretape.events.folds.wire import Call, Wire
@@ -43,6 +43,7 @@ from wiretape.events.tape.record import Record
 
 ENVELOPE = chunk.envelope("chatcmpl-1", "m", 7)
 CONTEXT = Context(Facts(model="m"), Settings(), "1", 7, Wire(), Ledger(), set())
+CARDS = Cards(Settings(), Ledger())
 
 
 def a_call(
@@ -58,7 +59,7 @@ def a_call(
 def card(call: Call, status: str) -> bytes:
     """The lifecycle frame of a call."""
     writer = write.ChatWriter(CONTEXT)
-    return writer.encode(writer.call_card(1, call, status))
+    return writer.encode(writer.card(1, 0, CARDS.of_call(call, status)))
 
 
 def payload(frame: bytes) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def test_a_running_frame_is_a_chunk_with_an_empty_delta() -> None:
 )
 def test_a_result_frame(failed: bool, duration: int | None, status: str) -> None:
     event = ToolResultSeen(n=2, id="call_1", name="write_file", failed=failed, output="done", duration_ms=duration)
-    said = write.ChatWriter(CONTEXT).result_card(2, 0, event).value
+    said = write.ChatWriter(CONTEXT).card(2, 0, CARDS.of_result(event)).value
     assert (said["status"], said["toolCallId"], said["output"]) == (status, "call_1", "done")
     assert said.get("duration_ms") == duration
 

@@ -1,0 +1,1 @@
+"""The Responses dialect: repair, then read; write for the way back."""

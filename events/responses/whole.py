@@ -1,0 +1,40 @@
+"""Whole answers: the frames of a response object, and the response object of frames."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..core.json_text import as_list, as_object, is_object
+from .frames import COMPLETED, CREATED, DONE, ENDS, IN_PROGRESS, INCOMPLETE, frame_value, item_frames
+
+__all__ = ["frames_of", "whole"]
+
+
+def frames_of(response: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the frames of a whole response, which is complete or cut by a limit."""
+    start = {"status": "in_progress", "completed_at": None, "error": None, "incomplete_details": None, "usage": None}
+    begun: dict[str, Any] = {
+        **response,
+        **{key: value for key, value in start.items() if key in response},
+        "output": [],
+    }
+    frames = [frame_value(CREATED, response=begun), frame_value(IN_PROGRESS, response=begun)]
+    items: list[Any] = [
+        item for item in as_list(response.get("output")) if isinstance(as_object(item).get("type"), str)
+    ]
+    for place, item in enumerate(items):
+        frames += item_frames(item, place)
+    kind = INCOMPLETE if response.get("status") == "incomplete" else COMPLETED
+    return [*frames, frame_value(kind, response=response)]
+
+
+def whole(values: Iterable[Any]) -> dict[str, Any]:
+    """Return the response that the canonical frames of a whole answer mean: that of its last frame."""
+    items: list[Any] = []
+    response: dict[str, Any] = {}
+    for value in values:
+        kind = value["type"] if is_object(value) else ""
+        if kind == DONE:
+            items.append(value["item"])
+        elif kind in ENDS:
+            response = value["response"]
+    return response if response.get("output") or not items else {**response, "output": items}

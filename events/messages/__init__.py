@@ -1,0 +1,1 @@
+"""The Messages dialect: repair, then read; write for the way back."""

@@ -1,9 +1,9 @@
-"""Chat streams written by hand (synthetic): frames to a tape, and the client's bytes, events and ledger from it."""
+"""Frames to a tape, and the client's bytes, events and ledger from it, in any dialect; chat frames written by hand."""
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from wiretape.events.chat.request import facts
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 from wiretape.events.core.model import Ended, Event, Repaired, ResponseStarted
 from wiretape.events.core.settings import Profile
+from wiretape.events.dialects import DIALECTS
 from wiretape.events.emit import Emitter
 from wiretape.events.folds.wire import Wire
 from wiretape.events.tape.record import Record
@@ -32,15 +33,22 @@ def tape(
     cause: str = "eof",
     reads: int | list[int] | None = None,
     body: bool = False,
+    dialect: str = "chat",
+    upstream_dialect: str = "",
+    crossing: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> list[Record]:
     """The records of one stream. A list is read piece by piece; `reads` cuts instead at every so many bytes or at these
-    places. `body` records an answer that is not a stream.
+    places. `body` records an answer that is not a stream. With `upstream_dialect` the request was crossed.
     """
     recorder = Recorder()
-    opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 7, "profile": "strict", "settings": settings}
-    asked = facts({"stream": True, "model": "m"} if request is None else request)
+    opening = {"format": 1, "stream": "s1", "dialect": dialect, "created": 7, "profile": "strict", "settings": settings}
+    body_of_request = {"stream": True, "model": "m"} if request is None else request
+    asked = facts(body_of_request) if dialect == "chat" else DIALECTS[dialect].facts(body_of_request)
     records = [recorder.record("open", 0, opening), recorder.record("request", 0, {"facts": asked.to_keys()})]
+    if upstream_dialect:
+        keys = {"number": 1, "dialect": upstream_dialect, "crossing": crossing or {}}
+        records += recorder.attempt(0, keys)
     for t, data in enumerate(_reads(upstream, reads), 1):
         if body:
             records.append(recorder.body(t, data))
@@ -104,7 +112,10 @@ class Run(NamedTuple):
     def by_ledger(self) -> dict[int, list[Any]]:
         """What each record gives when its ledger entries are applied to the frame that came, parsed (law L8)."""
         given = {record.n: [_parsed(record.raw or b"")] for record in self.records if record.kind == "frame"}
+        rests = {record.n: record.raw or b"" for record in self.records if record.kind == "rest"}
         for entry in self.ledger:
+            if entry.n in rests and (entry.key is not None or entry.before is not ABSENT):  # a last frame, unended
+                given.setdefault(entry.n, []).insert(0, _parsed(rests.pop(entry.n)))
             frames = given.setdefault(entry.n, [])
             if entry.key is not None:
                 _apply(entry, frames[0])

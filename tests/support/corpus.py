@@ -14,6 +14,9 @@ import pytest
 
 #: 27 chat streams are longer, up to 1.6 MB; each costs as much as hundreds of others, so only `make laws` reads them.
 _SAMPLED_BYTES_MAX = 100_000
+#: The corpus' name of the protocol of each dialect.
+PROTOCOLS = {"chat": "chat", "responses": "responses", "messages": "anthropic"}
+
 _DEFAULT = Path(__file__).parents[2] / "../shared/corpus"
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from wiretape.events.core.lifecycle import STATUS_ON_WIRE, TABLE, TERMINAL, State
 from wiretape.events.core.model import Ending, Event
+from wiretape.events.crossing import losses
 from wiretape.proxy.api.openapi import document
 from wiretape.proxy.cli.main import app
 from wiretape.proxy.config.load import shown
@@ -115,6 +116,32 @@ def events(_: str) -> str:
     return "\n".join([*lines, "", "## Endings", "", f"Every stream has exactly one: {endings}.", ""])
 
 
+def crossing(_: str) -> str:
+    """Return what crosses between dialects, from events/crossing/losses.py."""
+    lines = [
+        "# What crosses and what does not",
+        "",
+        "Generated from `events/crossing/losses.py` by `make docs`.",
+        "",
+        "Where client and upstream speak different dialects, Wiretape writes the request in the upstream's and the",
+        "answer in the client's. What a request loses is named in the response header `X-Wiretape-Lost` and in the",
+        "`attempt` record of the tape, what an answer loses in its ledger.",
+    ]
+    lines += ["", "## Requests", "", "| what | how it crosses |", "|---|---|"]
+    lines += [f"| {what} | {rule} |" for what, rule in losses.CROSSES.items()]
+    lines += ["", "## What a request can lose", "", "| name | what is lost |", "|---|---|"]
+    lines += [f"| `{name}` | {text} |" for name, text in losses.LOST.items()]
+    lines += ["", "These names say that something arrives in another form:", "", "| name | what changes |", "|---|---|"]
+    lines += [f"| `{name}` | {text} |" for name, text in losses.CHANGED.items()]
+    lines += ["", "## Members that are left out or refused", "", "| member | |", "|---|---|"]
+    lines += [f"| `{member}` | lost: `{name}` |" for member, (name, *_) in losses.LEFT_OUT.items()]
+    lines += [f"| `{member}` | refused: {why} |" for member, (why, *_) in losses.REFUSED.items()]
+    lines += ["", "A member, item, block or tool that is not known here is refused with HTTP 400 that names it."]
+    lines += ["", "## What an answer can lose", "", "| ledger | what is lost |", "|---|---|"]
+    lines += [f"| `lost_{name}` | {text} |" for name, text in losses.STREAM_LOST.items()]
+    return "\n".join([*lines, ""])
+
+
 def openapi(_: str) -> str:
     """Return the OpenAPI document of Wiretape's own endpoints."""
     return json.dumps(document(), indent=1) + "\n"
@@ -127,6 +154,7 @@ DOCUMENTS = {
     "cli.md": cli,
     "configuration.md": configuration,
     "formats.md": formats,
+    "reference/crossing.md": crossing,
     "reference/openapi.json": openapi,
 }
 

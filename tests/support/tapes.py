@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tests.support import chat
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.settings import Facts
+from wiretape.events.dialects import DIALECTS
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
@@ -72,7 +73,7 @@ def records_of(turn: Turn) -> list[Record]:
     for record in records:
         emitter.feed(record)
     cause = {"": "eof", "truncated": "eof"}.get(turn.broke, turn.broke)
-    ending, flags = emitter.ending(cause) if turn.dialect == "chat" else (turn.broke or "completed", ())
+    ending, flags = emitter.ending(cause) if turn.dialect in DIALECTS else (turn.broke or "completed", ())
     framed: dict[str, Any] = {"framed": False, "broke": turn.broke} if turn.broke else {"framed": True}
     return [*records, recorder.end(t, {"cause": cause, "ending": ending, "flags": list(flags), **framed})]
 

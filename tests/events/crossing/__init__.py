@@ -1,0 +1,1 @@
+"""Crossing: requests and streams between dialects."""

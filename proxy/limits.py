@@ -68,6 +68,12 @@ ATTEMPTS: Final = 3
 #: What a route may ask for; beyond it a failing provider is only hit harder.
 ATTEMPTS_MAX: Final = 10
 
+#: The beginning of an error's body that is searched for what the upstream refuses: the first lines name it.
+SAID_BYTES_MAX: Final = 4_096
+
+#: The highest limit that a route may set: more than any context has.
+MAX_TOKENS_MAX: Final = 100_000_000
+
 #: Length of a caller's hash in hex: 128 bits, so that no two callers collide.
 CALLER_CHARS: Final = 32
 
@@ -337,8 +343,18 @@ PORT_MAX: Final = 65_535
 #: Streams whose owner is remembered after a look-up: 2 MB.
 OWNERS_MAX: Final = 10_000
 
-#: Routes and models remembered to refuse streaming; model names come from callers, so the number is bounded.
-UNSTREAMED_MAX: Final = 1_000
+#: Of each thing that upstreams were found not to do; model names come from callers, so the number is bounded.
+LEARNED_MAX: Final = 1_000
+
+#: Answers that one request may continue, each by the id of the one before: more than any conversation has turns.
+EARLIER_ANSWERS_MAX: Final = 1_000
+
+#: An upstream that counts tokens: its answer is one number, and Claude Code waits for it.
+COUNT_ANSWER_S: Final = 10.0
+COUNT_ANSWER_BYTES_MAX: Final = 64 * 1024
+
+#: The `X-Wiretape-Lost` header: more names than one request loses, within what every client reads.
+LOST_BYTES_MAX: Final = 1_024
 
 #: Frames of one socket read before other tasks run: 64 KiB of empty events are 9,000 frames and 100 ms. An ordinary
 #: read has 300.

@@ -76,6 +76,8 @@ class Log:
         fields: dict[str, object] = {
             "stream": row.stream,
             "route": row.route,
+            "dialect": row.dialect if row.dialect != "chat" or ended.crossed else "",
+            "crossed": ended.crossed,
             "model": row.model,
             "ending": row.ending,
             "flags": ",".join(row.flags),

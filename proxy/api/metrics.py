@@ -33,6 +33,7 @@ _TTFT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 #: The help text and the labels of each counter.
 _COUNTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "wiretape_streams_total": ("Streams that have ended.", "route", "ending"),
+    "wiretape_streams_crossed_total": ("Streams whose upstream spoke another dialect.", "client", "upstream"),
     "wiretape_streams_untaped_total": ("Streams that continued without a tape.",),
     "wiretape_tool_calls_total": ("Tool calls by state at the stream's end.", "status"),
     "wiretape_streams_dropped_mid_tool_total": ("Streams that ended inside a tool call.",),
@@ -68,6 +69,8 @@ class Metrics(Collector):
     def on_ended(self, ended: "Ended") -> None:
         """Count one stream."""
         (row, calls, _), count = ended.catalogue_row, self._counters
+        if ended.crossed:
+            count["wiretape_streams_crossed_total"].labels(row.dialect, ended.crossed).inc()
         route = row.route if row.route in self._routes else "other"
         ending = row.ending if row.ending in _ENDINGS else "other"
         count["wiretape_streams_total"].labels(route, ending).inc()

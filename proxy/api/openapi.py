@@ -22,8 +22,9 @@ __all__ = ["ENDPOINTS", "Endpoint", "document"]
 _Schema = Mapping[str, Any]
 
 _ABOUT: Final = (
-    "Everything that Wiretape answers itself. All other requests below /v1 are relayed to the upstream. HEAD works "
-    "wherever GET does. Runs of another route than the default one are below /<route>/v1/runs."
+    "Everything that Wiretape answers itself. All other requests below /v1 are relayed to the upstream, crossed into "
+    "its dialect if it speaks another one than the client. HEAD works wherever GET does. The paths of another route "
+    "than the default one begin with /<route>/v1."
 )
 _TEXT: Final = {"type": "string"}
 _FLAG: Final = {"type": "boolean"}
@@ -55,7 +56,10 @@ def _ref(name: str) -> dict[str, str]:
 _TIMES: Final = ("first_frame_us", "first_content_us", "last_content_us")
 _SCHEMAS: Final[Mapping[str, _Schema]] = {
     "Error": object_schema(
-        {"error": object_schema({"message": _TEXT, "type": _TEXT, "param": _maybe(_TEXT), "code": _maybe(_TEXT)})}
+        {
+            "error": object_schema({"message": _TEXT, "type": _TEXT, "param?": _maybe(_TEXT), "code?": _maybe(_TEXT)}),
+            "type?": {"const": "error"},
+        }
     ),
     "Readiness": object_schema(
         {"ready": _FLAG, "reasons": _list({"enum": ["draining", "tape_not_writable", "data_folder_gone"]})}
@@ -256,6 +260,19 @@ ENDPOINTS: Final = (
     ),
     Endpoint("get", "/wiretape/streams/{stream}/tape", "Return the tape of one stream.", {200: "application/x-ndjson"}),
     Endpoint(
+        "get",
+        "/v1/responses/{response_id}",
+        "Return a response that was crossed, from its tape; one of the upstream's own from there.",
+        {200: {"type": "object"}},
+    ),
+    Endpoint(
+        "post",
+        "/v1/messages/count_tokens",
+        "Count the tokens of a request; estimated, with the header X-Wiretape-Estimated, if the upstream cannot.",
+        {200: object_schema({"input_tokens": _COUNT, "*": {}})},
+        body={"type": "object"},
+    ),
+    Endpoint(
         "post",
         "/v1/runs",
         "Start a run.",
@@ -348,7 +365,7 @@ _ERRORS: Final = {
     502: "The upstream of a relayed run did not answer.",
     503: "There is no room for the request now.",
 }
-_IN_PATHS: Final = {"stream": _TEXT, "run_id": _RUN_ID}
+_IN_PATHS: Final = {"stream": _TEXT, "run_id": _RUN_ID, "response_id": _TEXT}
 
 
 def document() -> dict[str, Any]:

@@ -371,8 +371,8 @@ def summary_json(
         "attempts": summary.attempts,
         "timing": {**{name: getattr(summary, name) for name in _TIMES}, "duration_us": summary.t},
         "usage": summary.wire.usage,
-        "message": {"id": summary.wire.id, "answers": list(_answers(summary, whole))} if summary.chat else None,
-        "tools": list(_tools(summary, whole, fates, damaged=bool(faults))) if summary.chat else [],
+        "message": {"id": summary.wire.id, "answers": list(_answers(summary, whole))} if summary.dialect else None,
+        "tools": list(_tools(summary, whole, fates, damaged=bool(faults))) if summary.dialect else [],
         "results": as_list(summary.results.get("results")),
         "history": summary.history,
         "warnings": [

@@ -13,6 +13,7 @@ import trio
 
 from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.core.json_text import as_object, parse
+from wiretape.events.dialects import DIALECTS
 
 from ..config.model import Config, Route, Target
 from ..config.urls import base_of, request_target
@@ -33,6 +34,8 @@ __all__ = ["Check", "State", "examine", "lines", "upstreams"]
 
 State = Literal["ok", "note", "wrong"]
 
+#: Statuses of a path that a server does not have.
+_NO_PATH: Final = (404, 405, 501)
 _MARKS: Final[dict[State, str]] = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
@@ -191,11 +194,31 @@ async def _upstream(transport: UpstreamTransport, route: Route, target: Target, 
     else:
         said = f"reachable ({status} for /models)"
     checks = [Check(f"upstream {target.name}", state, said)]
+    if target.speaks in DIALECTS and status < 500 and (wrong := await _other_dialect(transport, target)):
+        checks.append(Check(checks[0].name, "wrong", wrong))
     if not route.hermes and status < 500 and await _is_hermes(transport, target):
         where = f"in [routes.{route.name}]" if route.name else "at the top"
         said = f"is a hermes-agent: set `hermes = true` {where} of wiretape.toml to use its tool events"
         checks.append(Check(checks[0].name, "note", said))
     return checks
+
+
+async def _other_dialect(transport: UpstreamTransport, target: Target) -> str:
+    """Return what is wrong if an upstream has no path for the dialect that its setting names.
+
+    The probe is an empty object, which every server refuses before it calls a model.
+    """
+    statuses: dict[str, int] = {}
+    for name, dialect in DIALECTS.items():
+        with suppress(WiretapeError, trio.TooSlowError):
+            statuses[name], _ = await _ask(transport, target, b"POST", dialect.path, b"{}")
+    status = statuses.get(target.speaks)
+    if status not in _NO_PATH:
+        return ""
+    others = " and ".join(name for name, other in statuses.items() if other not in _NO_PATH and other < 500)
+    path = DIALECTS[target.speaks].path.decode()
+    hint = f"it speaks {others}" if others else "check the path of the base URL"
+    return f"speaks = {target.speaks} is set, but it has no {path} ({status}): {hint}"
 
 
 async def _is_hermes(transport: UpstreamTransport, target: Target) -> bool:
@@ -211,9 +234,16 @@ async def _is_hermes(transport: UpstreamTransport, target: Target) -> bool:
 
 
 async def _get(transport: UpstreamTransport, target: Target, tail: bytes) -> tuple[int, bytes]:
+    return await _ask(transport, target, b"GET", tail, b"")
+
+
+async def _ask(
+    transport: UpstreamTransport, target: Target, method: bytes, tail: bytes, content: bytes
+) -> tuple[int, bytes]:
     """Return the status and the beginning of the body."""
-    headers = to_upstream([(b"accept", b"application/json")], target, own_key=False)
-    request = transport.addressed(base_of(target.url).origin, b"GET", request_target(target, tail, b""), headers, b"")
+    given = [(b"accept", b"application/json"), *(((b"content-type", b"application/json"),) if content else ())]
+    headers, path = to_upstream(given, target, own_key=False), request_target(target, tail, b"")
+    request = transport.addressed(base_of(target.url).origin, method, path, headers, content)
     with trio.fail_after(DOCTOR_TIMEOUT_S):
         head, body = await transport.exchange(request)
         async with aclosing(body):

@@ -67,6 +67,11 @@ _PROFILE: Final = typer.Option(
 _ON_PARTIAL: Final = typer.Option(
     metavar="error|warn|both", help="How clients learn of a cut stream.  [default: error]", show_default=False
 )
+_SPEAKS: Final = typer.Option(
+    metavar="auto|chat|responses|messages|same",
+    help="What the upstream speaks; requests of clients that speak another dialect are crossed.  [default: auto]",
+    show_default=False,
+)
 _CURL: Final = """\
 curl -N {base}/chat/completions -H 'Content-Type: application/json' {key}\
 -d '{{"model":"gpt-4o-mini","stream":true,"messages":[{{"role":"user","content":"Say hello"}}]}}'"""
@@ -138,6 +143,7 @@ def _serve(
     data: DataFolder = None,
     profile: Annotated[str | None, _PROFILE] = None,
     on_partial: Annotated[str | None, _ON_PARTIAL] = None,
+    speaks: Annotated[str | None, _SPEAKS] = None,
     config: ConfigFile = None,
 ) -> None:
     """Serve an upstream and record every stream.
@@ -146,7 +152,15 @@ def _serve(
     option here: --idle-s 60 is idle_s = 60.
     """
     loaded = loaded_from(
-        config, context, upstream=upstream, host=host, port=port, data=data, profile=profile, on_partial=on_partial
+        config,
+        context,
+        upstream=upstream,
+        host=host,
+        port=port,
+        data=data,
+        profile=profile,
+        on_partial=on_partial,
+        speaks=speaks,
     )
     import trio
 

@@ -214,8 +214,10 @@ def summary_view(summary: Mapping[str, Any]) -> RenderableType:
 
 def _attempt(keys: Mapping[str, Any]) -> str:
     """Return where an attempt went, how it failed and what followed, and the error of the upstream, each in a line."""
-    names = ("upstream", "url", "status", "ending", "message")
+    names = ("upstream", "url", "dialect", "model", "status", "ending", "message")
     lines = [", ".join(f"{name} {keys[name]}" for name in names if keys.get(name) is not None) or "-"]
+    if keys.get("lost"):
+        lines.append(f"lost by crossing: {', '.join(map(str, keys['lost']))}")
     if failure := keys.get("failure"):
         after = f" after {failure['after_ms'] / 1e3:g} s" if type(failure.get("after_ms")) is int else ""
         lines.append(f"{failure.get('message') or failure.get('ending')} (next: {failure.get('next')}{after})")

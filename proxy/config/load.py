@@ -63,6 +63,7 @@ _ROUTE_NAME: Final = re.compile(r"(?!(?:v1|wiretape)\Z)[a-z0-9][a-z0-9_-]{0,63}"
 #: Addresses that mean every address of this machine.
 _EVERYWHERE: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104 - compared, not listened on
 _AZURE: Final = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+_ANTHROPIC: Final = ("api.anthropic.com",)
 _ROUTE_KEYS: Final = (*(setting.name for setting in (*ROUTE, *TARGET)), "fallbacks")
 _SECRET: Final = ("egress_password_env", "key_env", "key_file")
 _TARGET_KEYS: Final = tuple(setting.name for setting in TARGET)
@@ -248,7 +249,11 @@ class _Loader:
         if self._serving and (named := given.get("key_env") or given.get("key_file")):
             file = None if "key_env" in given else named.value
             key = self.secret(named.where, variable=str(named.value), file=file)
-        values: dict[str, Any] = {"key_header": "api-key" if origin_of(url)[1].endswith(_AZURE) else "authorization"}
+        host, speaks = origin_of(url)[1], given.get("speaks")
+        bare = host.endswith(_ANTHROPIC) or (speaks is not None and speaks.value == "messages")
+        values: dict[str, Any] = {
+            "key_header": "api-key" if host.endswith(_AZURE) else "x-api-key" if bare else "authorization"
+        }
         values |= {setting.place: each.value for setting, each in found.items() if setting.place}
         target = Target(name=plain_name(url), url=url, key=key, **values)
         if not fallback:
@@ -428,8 +433,8 @@ def shown(value: Any) -> str:
         case float():
             return f"{value:g}"
         case tuple():
-            texts: tuple[object, ...] = value  # pyright: ignore[reportUnknownVariableType] - all are texts
-            return ", ".join(map(str, texts))
+            parts: tuple[str | tuple[str, str], ...] = value  # pyright: ignore[reportUnknownVariableType] - all are
+            return ", ".join(" = ".join(part) if isinstance(part, tuple) else str(part) for part in parts)
         case _:
             return str(value)
 

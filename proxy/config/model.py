@@ -39,6 +39,7 @@ __all__ = [
     "Secret",
     "SecretError",
     "Setting",
+    "Speaks",
     "Target",
     "UpstreamSettings",
     "choice",
@@ -49,6 +50,7 @@ __all__ = [
     "option",
     "path",
     "plain_word",
+    "renames",
     "seconds",
     "size",
     "text",
@@ -169,6 +171,11 @@ class Kind:
                 given = str(given).lower() if isinstance(given, bool) else str(given)
             case [*parts] if all(isinstance(part, str) for part in parts):
                 given = ",".join(parts)
+            case dict():
+                table: dict[str, object] = given  # pyright: ignore[reportUnknownVariableType] - tomllib's keys are texts
+                if not all(isinstance(value, str) for value in table.values()):
+                    raise ValueError
+                given = ",".join(f"{name}={value}" for name, value in table.items())
             case _:
                 raise ValueError
         if not re.fullmatch(self.pattern, given, re.ASCII):
@@ -232,6 +239,20 @@ def _listed(given: str) -> tuple[str, ...]:
     return tuple(part.strip().lower() for part in given.split(",")) if given else ()
 
 
+def renames(what: str) -> Kind:
+    """Return the kind of tables from patterns to names, which are pairs like `pattern=name` with commas in text.
+
+    Braces and quotes are refused, so that a table of TOML in a flag is not taken for a pair.
+    """
+    name = r"""\s*[^\s=,{}"'][^=,{}"']*"""
+    return Kind(f"a table of {what}", (dict,), rf"(?:{name}={name}(?:,{name}={name})*)?", _renamed)
+
+
+def _renamed(given: str) -> tuple[tuple[str, str], ...]:
+    pairs = (pair.partition("=") for pair in given.split(",")) if given else ()
+    return tuple((pattern.strip(), name.strip()) for pattern, _, name in pairs)
+
+
 ON_OFF: Final = Kind("true or false", (bool,), "(?i:true|on|1|false|off|0)", lambda given: given.lower() not in _OFF)
 
 
@@ -280,7 +301,10 @@ _OnClientGone = Literal["cancel", "drain", "keep"]
 _History = Literal["off", "warn", "repair"]
 _Retry = Literal["always", "before_send", "never"]
 _Runs = Literal["own", "relay"]
+_System = Literal["anywhere", "first"]
 _KeyHeader = Literal["authorization", "api-key", "x-api-key"]
+#: What an upstream speaks: one dialect, that of each client, or that of each client where it has a path for it.
+Speaks = Literal["auto", "chat", "responses", "messages", "same"]
 
 _UNLIMITED: Final = "unlimited"
 _HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.]+\]"
@@ -304,8 +328,15 @@ class Target:
     key_header: _KeyHeader = option(
         "authorization",
         choice(_KeyHeader),
-        "The header of that key; on Azure's hosts `api-key` by default.",
+        "The header of that key; by default `api-key` on Azure's hosts, and `x-api-key` for an upstream that "
+        "`speaks` messages and on Anthropic's.",
         alias="upstream_key_header",
+    )
+    speaks: Speaks = option(
+        "auto",
+        choice(Speaks),
+        "The dialect of this upstream, into which requests of clients that speak another one are crossed. `auto` asks "
+        "in the client's own and crosses to chat if the upstream has no path for it, `same` never crosses.",
     )
     allow_plain_http: bool = option(
         False, ON_OFF, "Accept http:// to another machine, where anyone on the way can read keys and responses."
@@ -358,6 +389,30 @@ class Route:
         choice(_History),
         "Tool markers and Wiretape's own warnings in a client's history, which models imitate: `warn` counts them, "
         "`repair` removes them before they go upstream.",
+    )
+    models: tuple[tuple[str, str], ...] = option(
+        (),
+        renames('model patterns and names like `{ "claude-*" = "qwen3" }`; in a variable or flag `claude-*=qwen3`'),
+        "The upstream's names for the models that clients ask for; the first pattern that fits counts.",
+        shared=False,
+    )
+    system: _System = option(
+        "anywhere",
+        choice(_System),
+        "Where a crossed request may have system messages: with `first` later ones become marked user messages.",
+        shared=False,
+    )
+    max_tokens: int | None = option(
+        None,
+        count(1, limits.MAX_TOKENS_MAX),
+        "What a crossed request asks for if its client names no limit. Without it 32000 where the dialect demands one.",
+        shared=False,
+    )
+    max_tokens_max: int | None = option(
+        None, count(1, limits.MAX_TOKENS_MAX), "The highest limit that a crossed request may ask for.", shared=False
+    )
+    cache_control: bool = option(
+        False, ON_OFF, "Pass a client's `cache_control` marks on in crossed requests.", shared=False
     )
     hermes: bool = option(False, ON_OFF, "It is hermes-agent: trust its tool events and endings.", shared=False)
     runs: _Runs = option(
@@ -503,7 +558,8 @@ _EMISSION: Final = (
     Setting(
         "on_partial",
         choice(OnPartial),
-        "How a client learns of a cut stream: by an `error`, by a text that a person reads (`warn`), or `both`.",
+        "How a client learns of a cut stream: `error` is an error, `warn` a length limit after a text that names the "
+        "calls that were cut, `both` the text and the error.",
     ),
     Setting("tools", choice(Tools), "`held` shows a tool call only when complete, as `on_partial = warn` does."),
     Setting("tool_events", ON_OFF, "Emit frames that report the state of each tool call."),
@@ -566,4 +622,4 @@ TARGET: Final = (
     *_settings(Target),
 )
 #: The settings that are documented flags of `wiretape serve`. All others work as flags too.
-FLAGS: Final = ("upstream", "host", "port", "data", "profile", "on_partial")
+FLAGS: Final = ("upstream", "host", "port", "data", "profile", "on_partial", "speaks")

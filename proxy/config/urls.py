@@ -6,7 +6,9 @@ different paths). What the request is, and so what is checked, is decided as the
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -18,11 +20,13 @@ from .model import Config, Route, Target
 
 __all__ = [
     "Dialect",
+    "Endpoint",
     "Place",
     "UrlError",
     "address_of",
     "base_of",
     "checked",
+    "client_dialect",
     "is_loopback",
     "is_plain",
     "origin_of",
@@ -31,16 +35,24 @@ __all__ = [
     "request_target",
 ]
 
-Dialect = Literal["chat", ""]
+Dialect = Literal["chat", "responses", "messages", ""]
+Endpoint = Literal["", "runs", "count_tokens", "response"]
 
-_CHAT: Final = b"/chat/completions"
+#: The ends of the paths at which each dialect is spoken.
+_SPOKEN: Final[Mapping[bytes, Dialect]] = MappingProxyType(
+    {b"/chat/completions": "chat", b"/responses": "responses", b"/messages": "messages"}
+)
+_COUNT_TOKENS: Final = b"/messages/count_tokens"
+_RESPONSE: Final = re.compile(rb"/responses/[^/]+")
+#: OpenAI's messages of a thread are no requests to a model.
+_THREADS: Final = b"/threads/"
 _RUNS: Final = b"/runs"
 #: Ends of its paths whose requests have a body.
 _RUNS_JSON: Final = (_RUNS, b"/tool_outputs", b"/approval")
 #: Ends of paths whose requests are JSON objects for a model. A page of another origin must not be able to send one.
 _JSON_ENDS: Final = (
-    *(_CHAT, b"/completions", b"/responses", b"/messages", b"/messages/count_tokens", b"/embeddings"),
-    *(b"/moderations", b"/rerank", b"/images/generations", b"/audio/speech"),
+    *(*_SPOKEN, _COUNT_TOKENS, b"/completions", b"/embeddings", b"/moderations", b"/rerank"),
+    *(b"/images/generations", b"/audio/speech"),
 )
 #: Times that a path is decoded: once by the upstream, and once by another proxy on the way.
 _DECODINGS_MAX: Final = 2
@@ -70,8 +82,8 @@ class Place(NamedTuple):
     tail: bytes
     #: Its POST requests are JSON objects.
     takes_json: bool = True
-    #: It is one of Wiretape's own endpoints for runs.
-    runs: bool = False
+    #: Which of the endpoints it is that Wiretape answers itself, if it can.
+    endpoint: Endpoint = ""
 
 
 class _Base(NamedTuple):
@@ -100,8 +112,8 @@ def checked(url: str, *, allow_plain_http: bool) -> str:
         raise UrlError(f"must be a URL with a host and a port from 1 to {PORT_MAX}")
     if not is_plain(base.path + b"/"):
         raise UrlError("must not contain . or .. in its path")
-    if base.path.endswith(_CHAT):
-        raise UrlError(f"must be a base URL, which ends before {_CHAT.decode()}")
+    if spoken := next((end for end in _SPOKEN if base.path.endswith(end)), None):
+        raise UrlError(f"must be a base URL, which ends before {spoken.decode()}")
     if has_secret(base.query):
         raise UrlError("must not contain a key in its query; name the key's variable in key_env")
     if parsed.scheme == "http" and not is_loopback(host) and not allow_plain_http:
@@ -150,12 +162,26 @@ def place(config: Config, raw_path: bytes) -> Place | None:
     if route is None:
         return None
     tail = raw_path[found.end() :]
-    if tail == _CHAT:
-        return Place(route, "chat", tail)
+    if dialect := _SPOKEN.get(tail):
+        return Place(route, dialect, tail)
     if tail == _RUNS or tail.startswith(_RUNS + b"/"):
-        return Place(route, "", tail, takes_json=tail.endswith(_RUNS_JSON), runs=True)
+        return Place(route, "", tail, takes_json=tail.endswith(_RUNS_JSON), endpoint="runs")
     plain = _as_read(tail)
-    return Place(route, "chat" if plain.endswith(_CHAT) else "", tail, plain.endswith(_JSON_ENDS))
+    endpoint: Endpoint = "count_tokens" if plain == _COUNT_TOKENS else "response" if _RESPONSE.fullmatch(tail) else ""
+    return Place(route, _spoken(plain), tail, plain.endswith(_JSON_ENDS), endpoint)
+
+
+def client_dialect(raw_path: bytes) -> Dialect:
+    """Return the dialect in which a client of this path reads an error, whether the path exists or not."""
+    plain = _as_read(raw_path)
+    return "messages" if plain.endswith(_COUNT_TOKENS) else _spoken(plain)
+
+
+def _spoken(plain: bytes) -> Dialect:
+    for end, dialect in _SPOKEN.items():
+        if plain.endswith(end) and not (dialect == "messages" and _THREADS in plain):
+            return dialect
+    return ""
 
 
 def _as_read(tail: bytes) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import trio
 
+from ..config.urls import client_dialect
 from ..http1 import Headers
 from ..key_patterns import masked_path
 from ..limits import (
@@ -35,8 +36,11 @@ from ..security.access import (
     preflight,
 )
 from ..server.asgi import App, Receive, Send
+from .counting import TokenCounts
+from .crossing import crosses
 from .delivery import Delivery
-from .http_responses import Answer, AnswerError, busy, refused, send_answer, take
+from .earlier import Earlier
+from .http_responses import Answer, AnswerError, busy, in_dialect, refused, send_answer, take
 from .relay import Ended, Relay, Services
 from .stream_request import (
     CLOSE,
@@ -61,6 +65,8 @@ _ID_RANDOM_BYTES: Final = 14
 
 #: Answers a request for runs, which it may not keep.
 RunsApp = Callable[[StreamRequest, Mapping[str, Any], Send], Awaitable[None]]
+#: Answers a request of another of our own endpoints, or leaves it to the upstream.
+_Endpoint = Callable[[StreamRequest], Awaitable[Answer | None]]
 
 
 class Application:
@@ -86,6 +92,11 @@ class Application:
         self._control = control
         self._runs = runs
         self._on_refused = on_refused
+        self._earlier = Earlier(services)
+        self._endpoints: Mapping[str, _Endpoint] = {
+            "count_tokens": TokenCounts(services).answer,
+            "response": self._earlier.answer,
+        }
         self._decoding = trio.CapacityLimiter(INFLATED_AT_ONCE)
         self._parsing = trio.Lock()
 
@@ -108,16 +119,23 @@ class Application:
                     take(held, MEMORY_A_STREAM_BYTES)
                 await self._control({**scope, "caller": admitted.caller, "held": held}, receive, send)
                 return
-            runs = self._runs if admitted.place is not None and admitted.place.runs else None
+            endpoint = admitted.place.endpoint if admitted.place is not None else ""
+            runs = self._runs if endpoint == "runs" else None
             if runs is None:
                 self._registry.check()
             request = await self._request(admitted, scope, receive, held)
             if runs is not None and request is not None:
                 called, request = request, None
                 await runs(called, scope, send)
+            elif request is not None and endpoint in self._endpoints:
+                called, request = request, None
+                if answer := await self._endpoints[endpoint](called):
+                    await send_answer(send, answer, head=head)
+                else:
+                    request = called
         except AnswerError as bad:
             self._on_refused(bad.answer.status)
-            await send_answer(send, bad.answer, head=head)
+            await send_answer(send, in_dialect(bad.answer, client_dialect(scope["raw_path"])), head=head)
         finally:
             if request is None:
                 held.release()
@@ -142,14 +160,27 @@ class Application:
         if body is None:
             return None
         contents, plain = Contents(), None
+        transparent = place.route.settings.profile == "transparent"
         if takes_json and isinstance(body, bytes):
             coding = b", ".join(headers.all(b"content-encoding")).decode("latin-1").strip().lower()
             if coding not in ("", "identity"):
                 plain = await decoded(body, coding, bytes_max, self._decoding, held)
-            history = place.route.history if dialect else None
-            contents = await contents_of(body if plain is None else plain, history, held, self._parsing)
+            contents = await contents_of(
+                body if plain is None else plain,
+                dialect,
+                place.route.history,
+                held,
+                self._parsing,
+                again=crosses(place.route, dialect, transparent=transparent),
+            )
         query: bytes = scope["query_string"]
-        if not place.runs:  # again: the body may have taken time
+        earlier = None
+        if contents.continues and not transparent:
+            earlier = await self._earlier.turns(contents.continues, place.route, admission.caller, held)
+        items = dict[str, Any]()
+        if contents.referenced and not transparent:
+            items = await self._earlier.items(contents.referenced, place.route, admission.caller, held)
+        if place.endpoint != "runs":  # again: the body may have taken time
             self._registry.check(admission.caller, upload=isinstance(body, Upload))
         return StreamRequest(
             route=place.route,
@@ -160,6 +191,8 @@ class Application:
             headers=headers,
             body=body,
             contents=contents,
+            earlier=earlier,
+            items=items,
             charge=held,
             settings=settings_for(place.route, headers),
             caller=admission.caller,
@@ -253,7 +286,7 @@ class Registry:
         assert self._nursery is not None, "streams begin while the registry runs"
         services, stream = self._services, self._services.new_id()
         if upstream is None:
-            upstream = UpstreamRequest(stream, request, services.config, services.transport, services.no_streaming)
+            upstream = UpstreamRequest(stream, request, services.config, services.transport, services.learned)
         relay = self._relays[stream] = Relay(stream, request, services, upstream, self._over)
         self.live[stream] = relay.delivery
         self._nursery.start_soon(relay.run)
@@ -309,7 +342,7 @@ class Registry:
             self._empty.set()
         recording = relay.recording
         if recording.catalogue_row is not None:
-            ended = Ended(recording.catalogue_row, relay.attempts, recording.written_bytes, relay.cause, relay.why)
+            ended = relay.ended(recording.catalogue_row)
             self._services.log.ended(ended)
             self._on_ended(ended)
 

@@ -4,7 +4,7 @@ Nothing that a client has seen can be taken back, so only an attempt that delive
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum
@@ -14,13 +14,14 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
+from wiretape.events.core.errors import RequestError
 from wiretape.events.core.model import UpstreamError
+from wiretape.events.dialects import DIALECTS
 
-from ..http1 import Header, Headers
-from ..limits import RETRY_AFTER_MAX_S, RETRY_FIRST_S
+from ..http1 import Headers
+from ..limits import RETRY_AFTER_MAX_S, RETRY_FIRST_S, SAID_BYTES_MAX
 from ..server.asgi import Reaper, together
 from ..upstream.connection import RefusedError, WireError
-from .http_responses import Answer, error, stream_header, wrapped_error
 from .stream_request import StreamRequest
 
 __all__ = [
@@ -36,9 +37,11 @@ __all__ = [
     "exchange_ending",
     "failed_in_stream",
     "failed_status",
-    "failure_answer",
     "in_band",
+    "is_answer",
     "no_answer",
+    "not_crossed",
+    "not_whole",
     "refuses_streaming",
     "retry_after_s",
     "unusable",
@@ -55,7 +58,7 @@ _EXCHANGE_ENDINGS: Final[Mapping[str, str]] = MappingProxyType(
 _UNUSABLE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "truncated": "The upstream closed the connection before sending any content.",
-        "protocol": "The upstream did not answer with a stream.",
+        "protocol": "The upstream did not answer with a stream of its dialect (check `speaks`).",
         "limit": "The response of the upstream exceeds a limit.",
     }
 )
@@ -65,6 +68,7 @@ _UNUSABLE: Final[Mapping[str, str]] = MappingProxyType(
 _LATER: Final = frozenset({408, 409, 429})
 #: Endings in which the connection failed and not the request. Not a stall: it took the whole first-byte deadline.
 _LOST: Final = frozenset({"refused", "reset", "truncated"})
+_PASSING: Final = _LOST | {"upstream_error"}
 #: What gateways report in a 200 when their own upstream dropped the connection (clients.md 7: hermes retries these).
 _CONNECTION_LOST: Final = re.compile(
     r"network connection lost|connection (?:was )?(?:lost|reset|closed|aborted|error)|peer closed connection"
@@ -77,6 +81,8 @@ _NO_STREAMING: Final = re.compile(
     r"|unsupported.{0,40}\bstream|\bstream\W+must be\W+false",
     re.IGNORECASE | re.DOTALL,
 )
+#: A 404 that names a model means the model, not the path (OpenAI, Anthropic, vLLM and Ollama all do).
+_OF_MODEL: Final = re.compile(r"\bmodels?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +107,15 @@ class Failure:
     unstreamed: bool = False
     #: An agent's run that failed after its own retries: repeated, it would do all of its work again.
     final: bool = False
+    #: The upstream has no such path, and so did nothing.
+    no_path: bool = False
+    #: The upstream refuses to be asked for usage.
+    uncounted: bool = False
+    #: What came was a stream, but not of its dialect.
+    garbled: bool = False
+    #: The error's code, if it is not the ending, and the field of the request that it is about.
+    code: str = ""
+    param: str | None = None
 
 
 class Next(Enum):
@@ -109,6 +124,10 @@ class Next(Enum):
     AGAIN = "again"
     ELSEWHERE = "elsewhere"
     UNSTREAMED = "unstreamed"
+    #: In another dialect.
+    CROSSED = "crossed"
+    #: Without asking for usage.
+    UNCOUNTED = "uncounted"
     GIVE_UP = "give_up"
 
 
@@ -134,7 +153,7 @@ def decide(
     if failure.status:
         passing = failure.status in _LATER or 500 <= failure.status <= 599
     else:
-        passing = failure.transient and (failure.ending in _LOST or failure.ending == "upstream_error")
+        passing = failure.garbled or (failure.transient and failure.ending in _PASSING)
     if not passing:
         return Decision(Next.GIVE_UP)
     wait_s = retry_after_s(failure.retry_after, now)
@@ -156,11 +175,13 @@ def retry_after_s(value: str, now: float) -> float | None:
         return None
 
 
-def in_band(message: str, code: Any) -> tuple[int, bool]:
+def in_band(message: str, code: Any, statuses: Mapping[str, int] = MappingProxyType({})) -> tuple[int, bool]:
     """Return the status in an error inside a 200 (or 0), and whether it is worth another attempt.
 
-    An error with any other code blames the request; one without a code is retried only if it reports a lost connection.
+    `statuses` are those of the dialect's own words. An error with any other code blames the request; one without a code
+    is retried only if it reports a lost connection.
     """
+    code = statuses.get(code, code) if isinstance(code, str) else code
     if isinstance(code, str) and re.fullmatch(r"[45]\d\d", code, re.ASCII):
         code = int(code)
     if type(code) is int and 400 <= code <= 599:
@@ -172,7 +193,7 @@ def refuses_streaming(status: int, body: bytes) -> bool:
     """Return whether an error response means that the upstream cannot stream."""
     return (
         status in (400, 404, 405, 422, 501)
-        and _NO_STREAMING.search(body[:4_096].decode("utf-8", "replace")) is not None
+        and _NO_STREAMING.search(body[:SAID_BYTES_MAX].decode("utf-8", "replace")) is not None
     )
 
 
@@ -181,7 +202,7 @@ def refuses_streaming(status: int, body: bytes) -> bool:
 
 def cause_of(ending: str) -> str:
     """Return the cause that leads to this ending; after an error in the stream we close the connection."""
-    return {"truncated": "eof", "upstream_error": "closed"}.get(ending, ending)
+    return {"truncated": "eof", "completed": "eof", "upstream_error": "closed"}.get(ending, ending)
 
 
 def chat_cause(cause: str) -> str:
@@ -204,6 +225,7 @@ def no_answer(fault: WireError) -> Failure:
 
 def failed_status(status: int, headers: Headers, body: bytes, *, streams: bool, agent: bool = False) -> Failure:
     """Return the failure that a status reports; an agent's run has a header of its own for it."""
+    said = body[:SAID_BYTES_MAX].decode("utf-8", "replace")
     return Failure(
         ending="upstream_error",
         message=f"The upstream answered {status}.",
@@ -212,34 +234,46 @@ def failed_status(status: int, headers: Headers, body: bytes, *, streams: bool, 
         retry_after=headers.get(b"retry-after").decode("latin-1"),
         unstreamed=streams and refuses_streaming(status, body),
         final=agent and headers.get(b"x-hermes-completed") == b"false",
+        no_path=status in (404, 405, 501) and _OF_MODEL.search(said) is None,
+        uncounted=status in (400, 422) and DIALECTS["chat"].refuses_usage(said),
     )
 
 
-def failed_in_stream(error: UpstreamError) -> Failure:
-    """Return the failure that an error object in the stream reports."""
-    code, transient = in_band(error.message, error.code)
+def not_crossed(bad: RequestError) -> Failure:
+    """Return the failure of a request that cannot be asked in the upstream's dialect."""
+    return Failure(ending="refused", message=str(bad), status=400, transient=False, code=bad.code, param=bad.param)
+
+
+def failed_in_stream(error: UpstreamError, statuses: Mapping[str, int]) -> Failure:
+    """Return the failure that an error object in the stream reports; `statuses` are those of its dialect's words."""
+    code, transient = in_band(error.message, error.code, statuses)
     return Failure(ending="upstream_error", message=error.message, status=code, transient=transient)
 
 
-def unusable(ending: str, fault: WireError | None) -> Failure:
+def is_answer(ending: str, flags: Sequence[str], *, crossed: bool) -> bool:
+    """Return whether a whole answer is one that a client of Responses or Messages, or of another dialect, can use.
+
+    One that the upstream itself calls unfinished is, since its client knows these states.
+    """
+    if crossed or "malformed_call" in flags:
+        return ending == "completed" and "malformed_call" not in flags
+    return ending not in ("protocol", "upstream_error") or "unfinished" in flags
+
+
+def not_whole(ending: str, *, malformed: bool) -> Failure:
+    """Return the failure of an answer that was no stream, and that no client may be given."""
+    if malformed:
+        message = "The upstream's answer holds a tool call whose arguments are not JSON."
+        return Failure(ending=ending, message=message, code="malformed_call")
+    if ending == "protocol":
+        return Failure(ending=ending, message="The upstream did not answer in its dialect (check `speaks`).")
+    return Failure(ending=ending, message="The upstream's answer ends in the middle of its JSON.")
+
+
+def unusable(ending: str, fault: WireError | None, *, garbled: bool = False) -> Failure:
     """Return the failure of a response that ended before it had any content."""
     message = str(fault) if fault is not None else _UNUSABLE.get(ending, "The response of the upstream was not usable.")
-    return Failure(ending=ending, message=message)
-
-
-def failure_answer(
-    failure: Failure, stream: str, upstream_headers: Iterable[Header], body: bytes, *, exhausted: bool
-) -> Answer:
-    """Return the HTTP answer of a stream that failed before it had a status: the upstream's own error, or ours."""
-    extra: tuple[Header, ...] = (stream_header(stream), *(((b"x-should-retry", b"false"),) if exhausted else ()))
-    if not (failure.answered or body):
-        status = failure.status or (504 if failure.timed_out or failure.ending == "stalled" else 502)
-        return error(status, failure.message, type="upstream_error", code=failure.ending, headers=extra)
-    answer = wrapped_error(failure.status or 502, upstream_headers, body)
-    headers = answer.headers
-    if exhausted:  # the upstream's own advice was followed already
-        headers = tuple(Headers(headers).without({b"x-should-retry"}))
-    return Answer(answer.status, (*headers, *extra), answer.body)
+    return Failure(ending=ending, message=message, garbled=garbled)
 
 
 # -- when to stop waiting ---------------------------------------------------------------------------------------------
@@ -270,6 +304,10 @@ class Signals:
         self._route = request.route
         self._reaper = reaper
         reaper.watch(self._silence, self._next_look(now))
+
+    def hear(self) -> None:
+        """Note that something of the request or the answer is on its way."""
+        self.progress_at = trio.current_time()
 
     def send(self, signal: str) -> None:
         """`left`: a reader has gone. `stop`: the run is stopped. `shutdown`: the proxy stops. `look`: a deadline may

@@ -1,4 +1,4 @@
-"""HTTP responses that Wiretape makes: errors in OpenAI's shape, heads of streams, errors of the upstream.
+"""HTTP responses that Wiretape makes: errors in the shape that a client reads, heads of streams, errors of upstreams.
 
 None carries a page or a key. CORS headers are the application's (`cors_origins`).
 """
@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from wiretape.events.core.json_text import ABSENT, dumps, parse
+from wiretape.events.core.json_text import ABSENT, as_object, dumps, parse
+from wiretape.events.dialects import DIALECTS
 
 from ..http1 import Header, Headers
 from ..limits import ERROR_BYTES_MAX, EXCERPT_CHARS_MAX, FINAL_SEND_TIMEOUT_S, NOT_FOUND_STEP_S
@@ -21,8 +22,10 @@ from ..security.headers import to_client
 __all__ = [
     "Answer",
     "AnswerError",
+    "Fault",
     "busy",
     "error",
+    "in_dialect",
     "json_answer",
     "not_earlier",
     "our_error",
@@ -39,6 +42,8 @@ _JSON: Final = b"application/json"
 _OWN: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 #: Headers of an upstream that ours replace.
 _REPLACED: Final = frozenset({b"cache-control", b"content-type", b"x-content-type-options"})
+#: The members of every error besides its message.
+_WORDS: Final = ("type", "code", "param")
 #: The answers to failures on our side: status, code and message.
 _OUR_ERRORS: Final[Mapping[str, tuple[int, str, str]]] = MappingProxyType(
     {
@@ -55,12 +60,23 @@ _OUR_ERRORS: Final[Mapping[str, tuple[int, str, str]]] = MappingProxyType(
 )
 
 
+class Fault(NamedTuple):
+    """The contents of an error of ours, before it takes the shape of a dialect."""
+
+    message: str
+    kind: str
+    code: str | None
+    param: str | None
+
+
 class Answer(NamedTuple):
     """A whole response, or its status and headers alone; the headers hold the length of the body."""
 
     status: int
     headers: tuple[Header, ...]
     body: bytes
+    #: Of an error of ours.
+    fault: Fault | None = None
 
 
 class AnswerError(Exception):
@@ -82,7 +98,18 @@ def error(
 ) -> Answer:
     """Return an error as every OpenAI client reads one. HTML in the message is escaped, so that no page can show it."""
     value = {"error": {"message": message, "type": type, "param": param, "code": code}}
-    return json_answer(status, value, headers=headers)
+    return json_answer(status, value, headers=headers)._replace(fault=Fault(message, type, code, param))
+
+
+def in_dialect(answer: Answer, dialect: str) -> Answer:
+    """Return an error of ours in the shape that clients of a dialect read; any other answer as it is."""
+    status, headers, _, fault = answer
+    if fault is None or dialect not in DIALECTS:
+        return answer
+    message, kind, code, param = fault
+    body = _escaped(DIALECTS[dialect].error_body(status, message, kind=kind, code=code, param=param))
+    passed = (header for header in headers if header[0] != b"content-length")
+    return Answer(status, (*passed, (b"content-length", b"%d" % len(body))), body, fault)
 
 
 async def not_earlier(began: float) -> None:
@@ -111,14 +138,13 @@ def refused(refusal: Refusal) -> Answer:
 
 def json_answer(status: int, value: Any, *, headers: Iterable[Header] = ()) -> Answer:
     """Return a value of ours as JSON, escaped so that it is harmless as HTML."""
-    text = dumps(value).replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
-    return _whole(status, text, (b"content-type", _JSON), *_OWN, *headers)
+    return _whole(status, _escaped(value), (b"content-type", _JSON), *_OWN, *headers)
 
 
-def our_error(reason: str, stream: str) -> Answer:
+def our_error(reason: str, *headers: Header) -> Answer:
     """Return the answer to a failure on our side, for a client without a status."""
     status, code, message = _OUR_ERRORS[reason]
-    return error(status, message, type="wiretape_error", code=code, headers=(stream_header(stream),))
+    return error(status, message, type="wiretape_error", code=code, headers=headers)
 
 
 def stream_header(stream: str) -> Header:
@@ -126,26 +152,34 @@ def stream_header(stream: str) -> Header:
     return b"x-wiretape-stream", stream.encode("ascii")
 
 
-def stream_head(upstream_headers: Iterable[Header], stream: str) -> Answer:
+def stream_head(upstream_headers: Iterable[Header], *headers: Header) -> Answer:
     """Return the head of an event stream that we emit: our headers, and the upstream's end-to-end headers."""
     passed = Headers(to_client(upstream_headers)).without(_REPLACED)
-    ours = ((b"content-type", b"text/event-stream"), *_OWN, (b"x-accel-buffering", b"no"), stream_header(stream))
+    ours = ((b"content-type", b"text/event-stream"), *_OWN, (b"x-accel-buffering", b"no"), *headers)
     return Answer(200, (*ours, *passed), b"")
 
 
-def relayed_head(status: int, upstream_headers: Iterable[Header], stream: str, *, decoded: bool = False) -> Answer:
-    """Return the head of a response that passes as it comes, or as it was `decoded`."""
-    return Answer(status, (*to_client(upstream_headers, changed=decoded), stream_header(stream)), b"")
+def relayed_head(status: int, upstream_headers: Iterable[Header], *headers: Header, changed: bool = False) -> Answer:
+    """Return the head of a response that passes as it comes, or with another body."""
+    return Answer(status, (*to_client(upstream_headers, changed=changed), *headers), b"")
 
 
-def wrapped_error(status: int, headers: Iterable[Header], body: bytes) -> Answer:
-    """Return an upstream's error for the client: JSON as it came, all else inside an error of ours."""
+def wrapped_error(status: int, headers: Iterable[Header], body: bytes, *, crossed: bool = False) -> Answer:
+    """Return an upstream's error for the client: JSON as it came, all else inside an error of ours.
+
+    So also JSON of another dialect than the client's (`crossed`), of which the words remain.
+    """
     upstream = Headers(to_client(headers))
     passed, media = upstream.without(_REPLACED), upstream.media_type()
-    if len(body) <= ERROR_BYTES_MAX and parse(body) is not ABSENT:
+    value = parse(body) if len(body) <= ERROR_BYTES_MAX else ABSENT
+    if value is not ABSENT and not crossed:
         is_json = media == _JSON or media.endswith(b"+json")
         content_type = upstream.get(b"content-type") if is_json else _JSON
         return _whole(status, body, (b"content-type", content_type), *_OWN, *passed)
+    said = as_object(as_object(value).get("error", value))
+    if isinstance(said.get("message"), str):
+        kind, code, param = (text if isinstance(text := said.get(name), str) else None for name in _WORDS)
+        return error(status, said["message"], type=kind or "upstream_error", code=code, param=param, headers=passed)
     excerpt = body[: 4 * EXCERPT_CHARS_MAX].decode("utf-8", "replace")[:EXCERPT_CHARS_MAX].strip()
     kind = media.decode("latin-1") or "an unknown type"
     reason = f" with {len(body)} bytes of {kind}: {excerpt}" if excerpt else " without a reason"
@@ -158,6 +192,10 @@ async def send_answer(send: Callable[[Any], Awaitable[None]], answer: Answer, *,
     with trio.CancelScope(shield=True, deadline=trio.current_time() + FINAL_SEND_TIMEOUT_S):
         await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
         await send({"type": "http.response.body", "body": b"" if head else answer.body, "more_body": False})
+
+
+def _escaped(value: Any) -> bytes:
+    return dumps(value).replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
 def _whole(status: int, body: bytes, *headers: Header) -> Answer:

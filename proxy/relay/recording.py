@@ -4,9 +4,10 @@ A record is emitted before it is written, and its frames are handed out after: n
 tape (L6). After a failure `close` leaves a tape that ends, if the store still takes anything.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import trio
@@ -22,7 +23,7 @@ from ..store.catalogue_row import CatalogueRow, row_of
 from ..store.memory import MemoryStore
 from ..store.store import Store, StoreError
 from .http_responses import Answer
-from .stream_request import StreamRequest, history_keys
+from .stream_request import StreamRequest, Upload, history_keys
 
 __all__ = ["Closing", "Recording"]
 
@@ -153,6 +154,25 @@ class Recording:
         frames = self.emitted([record])
         await self.write([record])
         return frames
+
+    async def upload(self, upload: Upload, heard: Callable[[], None], *, hashed: bool) -> AsyncGenerator[bytes]:
+        """Yield the pieces of an upload, each once it is on the tape; or in the end record what they were together."""
+        await self.begun.wait()
+        digest, size = sha256(), 0
+        try:
+            async for data in upload:
+                heard()
+                size += len(data)
+                if hashed:
+                    digest.update(data)
+                else:
+                    async with self.turn:  # cancelled before it has a number, or once it is written
+                        await self.put(self.recorder.record("upload", self.t(), body=data, verbatim=False))
+                yield data
+        finally:
+            if hashed:
+                part = {} if upload.whole else {"part": True}
+                self.later(self.record("upload", {"bytes": size, "sha256": digest.hexdigest(), **part}))
 
     async def note(self, notes: list[tuple[str, Mapping[str, Any], bytes | None]]) -> None:
         """Write what other tasks want on the tape, and empty the list."""

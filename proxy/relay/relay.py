@@ -4,20 +4,20 @@ It depends on no reader. What it decides by the clock, or because of a reader, i
 emission stays a function of the tape.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 import trio
 
+from wiretape.events.core.errors import RequestError
 from wiretape.events.core.limits import BODY_BYTES_MAX
 from wiretape.events.core.model import Ending
+from wiretape.events.dialects import DIALECTS
 from wiretape.events.tape.record import Record, speaks
-from wiretape.events.wire.sse import parse_block
 
 from ..config.model import Config
 from ..http1 import Headers
@@ -48,12 +48,16 @@ from .attempts import (
     exchange_ending,
     failed_in_stream,
     failed_status,
-    failure_answer,
+    is_answer,
     no_answer,
+    not_crossed,
+    not_whole,
     unusable,
 )
+from .client_answers import ClientAnswers
+from .crossing import Learned
 from .delivery import Delivery
-from .http_responses import Answer, our_error, relayed_head, stream_head
+from .http_responses import Answer
 from .recording import Recording
 from .stream_request import StreamRequest, ToolResults, Upload, UploadError
 from .upstream import Shape, UpstreamRequest, UpstreamResponse, shape_of
@@ -74,6 +78,8 @@ class Ended(NamedTuple):
     cause: str
     #: Why no attempt was left, in words.
     why: str = ""
+    #: The upstream's dialect, if it is not the client's.
+    crossed: str = ""
 
 
 class Log(Protocol):
@@ -103,8 +109,8 @@ class Services:
     #: Seconds since 1970; durations are measured with trio's clock.
     wall: Callable[[], float]
     new_id: Callable[[], str]
-    #: Routes and models whose upstream refuses to stream.
-    no_streaming: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    #: What upstreams were found not to be able to do.
+    learned: Learned = field(default_factory=Learned)
     #: The tool results that running streams brought.
     answers: Running = field(default_factory=Running)
     memory: Memory = field(default_factory=Memory)
@@ -148,6 +154,7 @@ class Relay:
         self._is_progress = partial(speaks, hermes=request.route.hermes or bool(request.turn and not request.dialect))
         self._services = services
         self._upstream, upstream.signals = upstream, self.signals
+        self._answers = ClientAnswers(stream, request, upstream, services.wall)
         #: Flags of the ending, in addition to those that the tape gives.
         self._flags: dict[str, None] = {"history_marked": None} if request.contents.marks else {}
         self._results_recorded = self.tool_results is None
@@ -205,6 +212,11 @@ class Relay:
                     await self._response.body.aclose()
             self._on_over(self)
 
+    def ended(self, row: CatalogueRow) -> Ended:
+        """Return what log and metrics get, once the stream has ended."""
+        written_bytes, crossed = self.recording.written_bytes, self._upstream.crossed
+        return Ended(row, self.attempts, written_bytes, self.cause, self.why, self._upstream.dialect if crossed else "")
+
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     async def _ask(self) -> UpstreamResponse | Failure | str:
@@ -219,7 +231,11 @@ class Relay:
         untaped: StoreError | None = None
         async with trio.open_nursery() as nursery:
             # In a task of its own: what wants the relay's attention must not cancel a connect or a send.
-            nursery.start_soon(upstream.send, self._recorded(body) if isinstance(body, Upload) else body, done)
+            if isinstance(body, Upload):
+                hashed = self._services.config.requests == "hash"
+                nursery.start_soon(upstream.send, recording.upload(body, self.signals.hear, hashed=hashed), done)
+            else:
+                nursery.start_soon(upstream.send, body, done)
             try:
                 async with recording.turn:
                     if self.attempts == 1:
@@ -246,6 +262,8 @@ class Relay:
         result, upstream.result = upstream.result, None
         if isinstance(result, StoreError):
             raise result
+        if isinstance(result, RequestError):
+            return not_crossed(result)
         if isinstance(result, UploadError):
             if result.cause == "client_gone":
                 await self._record_gone()
@@ -255,27 +273,6 @@ class Relay:
             return no_answer(result)
         assert result is not None, "asking ends with a response or an error"
         return result
-
-    async def _recorded(self, upload: Upload) -> AsyncGenerator[bytes]:
-        """Yield the pieces of an upload, each once it is on the tape; or in the end record what they were together."""
-        recording, hashed = self.recording, self._services.config.requests == "hash"
-        await recording.begun.wait()
-        digest, size = sha256(), 0
-        try:
-            async for data in upload:
-                self.signals.progress_at = trio.current_time()
-                size += len(data)
-                if hashed:
-                    digest.update(data)
-                else:
-                    async with recording.turn:  # cancelled before it has a number, or once it is written
-                        record = recording.recorder.record("upload", recording.t(), body=data, verbatim=False)
-                        await recording.put(record)
-                yield data
-        finally:
-            if hashed:
-                part = {} if upload.whole else {"part": True}
-                recording.later(recording.record("upload", {"bytes": size, "sha256": digest.hexdigest(), **part}))
 
     def _stalled(self) -> Failure | str:
         if self.delivery.answer is not None and self.recording.emitter.delivered:
@@ -411,14 +408,15 @@ class Relay:
         if request.streams:
             return "limit" if too_long else ""
         # DeepSeek sends empty lines for minutes before a whole answer: they keep the client's connection open too.
-        if too_long or (read.data.isspace() and read.t >= self.signals.published_at + request.route.keepalive_s):
+        waits = read.data.isspace() and read.t >= self.signals.published_at + request.route.keepalive_s
+        if (too_long or waits) and not self._upstream.crossed:
             await self._commit_relayed(response)
-        return ""
+        return "limit" if too_long and self._upstream.crossed else ""
 
     async def _commit_relayed(self, response: UpstreamResponse) -> None:
         """Fix the status of an answer that passes. A whole one waits for its end: half of one can become an error."""
         if self.delivery.answer is None:
-            await self._commit(relayed_head(response.status, response.headers, self.stream, decoded=response.decoded))
+            await self._commit(self._answers.relayed_head(response))
 
     # -- what the end of a response means -----------------------------------------------------------------------------
 
@@ -442,9 +440,11 @@ class Relay:
             return "status" if failed and ended and request.dialect and self._fault is None else cause
         if request.streams and recording.emitter.delivered:
             return cause
-        ending, _ = await self._ending("status" if failed else chat_cause(cause))
+        ending, flags = await self._ending("status" if failed else chat_cause(cause))
         # Half an object is not an answer, even if its framing is whole. The client reads everything else itself.
         half = ending == "truncated" and (self._fault is not None or not recording.emitter.wire.choices)
+        if request.dialect != "chat" or self._upstream.crossed:
+            half = half or not is_answer(ending, flags, crossed=self._upstream.crossed)
         fine = ended and not failed and self._received_bytes > 0 and not half
         if not request.streams and (fine or self.delivery.answer is not None):
             await self._commit_relayed(response)
@@ -456,13 +456,14 @@ class Relay:
             status, headers, body = response.status, response.headers, bytes(self._error_body)
             return failed_status(status, headers, body, streams=request.streams, agent=request.route.hermes)
         if error is not None:
-            self._error_body += parse_block(recording.emitter.failure).payload or b""
-            return failed_in_stream(error)
+            self._error_body += recording.emitter.failure
+            return failed_in_stream(error, DIALECTS[self._upstream.dialect].statuses)
         if cause == "stalled":
             return self._stalled()
         if half and self._fault is None and not request.streams:
-            return Failure(ending=ending, message="The upstream's answer ends in the middle of its JSON.")
-        return unusable("truncated" if ending == "completed" else ending, self._fault)
+            return not_whole(ending, malformed="malformed_call" in flags)
+        garbled = request.dialect != "chat" and ending == "protocol" and response.shape is Shape.FRAMES
+        return unusable("truncated" if ending == "completed" else ending, self._fault, garbled=garbled)
 
     async def _ending(self, cause: str) -> tuple[Ending, Sequence[str]]:
         """Return the ending and flags of a chat answer. A large one that is no stream is parsed in a thread."""
@@ -496,10 +497,10 @@ class Relay:
         if decision.next is not Next.GIVE_UP:
             return await self._wait(trio.Event(), trio.current_time() + decision.after_s)
         self.why = "" if self.recording.emitter.wire.error else failure.message  # no log has the upstream's words
-        if self.delivery.answer is None and next(self.recording.emitter.wire.calls(), None) is None:
+        shown = self._request.streams and any(self.recording.emitter.wire.calls())
+        if self.delivery.answer is None and not shown:
             self._gave_up = True
-            headers, exhausted = self._upstream.headers, decision.exhausted
-            answer = failure_answer(failure, self.stream, headers, bytes(self._error_body), exhausted=exhausted)
+            answer = self._answers.failure(failure, bytes(self._error_body), exhausted=decision.exhausted)
             await self._commit(answer, answer.body)
         return "status" if failure.answered else cause_of(failure.ending)
 
@@ -516,7 +517,7 @@ class Relay:
             await recording.write(records)
             return
         if delivery.answer is None:
-            self._uncommitted = stream_head(self._upstream.headers, self.stream)
+            self._uncommitted = self._answers.stream_head()
             commit = recording.recorder.record("commit", records[-1].t, {"status": self._uncommitted.status})
             frames += recording.emitted([commit], records)
             records = [*records, commit]
@@ -601,7 +602,7 @@ class Relay:
             return "stalled"
         if now >= signals.keepalive_at:
             if self.delivery.answer is None:
-                await self._commit(stream_head(self._upstream.headers, self.stream))
+                await self._commit(self._answers.stream_head())
             await self._write([self.recording.record("keepalive")])
         return ""
 
@@ -616,7 +617,7 @@ class Relay:
             await recording.note(self.signals.notes)
         self.cause = cause
         if cause in OUR_CAUSES and delivery.answer is None and not delivery.left:
-            answer = our_error(cause, self.stream)
+            answer = self._answers.ours(cause)
             await self._commit(answer, answer.body)
         recorded_cause = cause
         ending: str
@@ -631,7 +632,7 @@ class Relay:
         if ending == "completed":
             self._upstream.completed()
         if delivery.answer is None and not delivery.left and cause != "client_gone":
-            await self._commit(stream_head(self._upstream.headers, self.stream))
+            await self._commit(self._answers.stream_head())
         if delivery.left and delivery.sent_n < delivery.published_n:  # it left during a write
             await self._record_gone()
         untaped = ["untaped"] if recording.untaped else []
@@ -673,7 +674,7 @@ class Relay:
     async def _close(self, flag: str, reason: str) -> None:
         """End the stream after its log, or our own reading, failed: as well as the disk allows."""
         delivery, request, held = self.delivery, self._request, self._uncommitted
-        answer = our_error(reason, self.stream) if delivery.answer is None else None
+        answer = self._answers.ours(reason) if delivery.answer is None else None
         whole = not self._request.verbatim and (request.streams or self._whole)
         closing = await self.recording.close(
             delivery.published_bytes,
@@ -693,7 +694,7 @@ class Relay:
             return
         rest = closing.rest
         if rest is None and request.streams:
-            rest = b"data: %b\n\n" % our_error("internal", self.stream).body
+            rest = self._answers.closing()
         if rest:
             delivery.publish([rest], delivery.published_n)
         delivery.end(broken=not whole or not (request.streams or closing.rest is not None))

@@ -9,11 +9,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 import orjson
 import trio
 
-from wiretape.events.chat.request import Marks, Results, facts, find_marks, remove_marks, results_in
 from wiretape.events.core.errors import WiretapeError
-from wiretape.events.core.json_text import ABSENT, Edit, apply, as_list, is_object, locate, parse, values_at_most
+from wiretape.events.core.json_text import ABSENT, Edit, as_list, is_object, parse, values_at_most
 from wiretape.events.core.limits import JSON_VALUES_MAX
+from wiretape.events.core.results import Results
 from wiretape.events.core.settings import Facts, Settings
+from wiretape.events.crossing.turns import Turn as Said
+from wiretape.events.dialects import DIALECTS
+from wiretape.events.emission.marks import Marks, find_marks, remove_marks
 
 from ..config.model import Route
 from ..http1 import Headers
@@ -47,9 +50,7 @@ __all__ = [
     "results_keys",
     "settings_for",
     "too_long",
-    "unstreamed",
     "whole_body",
-    "with_usage",
 ]
 
 _T = TypeVar("_T")
@@ -174,34 +175,41 @@ async def in_thread_if_large(body: bytes, work: Callable[[], _T]) -> _T:
 
 
 class Contents(NamedTuple):
-    """What is known of a chat request's body once it was read. Its values are not kept."""
+    """What is known of the body of a request of a dialect once it was read. Its values are not kept."""
 
     facts: Facts = Facts(stream=False)
     #: The new tool results, and the number of messages.
     results: Results | None = None
     messages: int = 0
-    #: Whether `stream_options` is an object; None without that member.
-    stream_options: bool | None = None
+    #: What the dialect must know to ask for usage.
+    asks_usage: bool | None = None
     #: Our own markers and warnings in the history that was sent, and the edits that remove them.
     marks: Sequence[Marks] = ()
     cleaning: Sequence[Edit] = ()
+    #: The id of the answer that the request continues.
+    continues: str = ""
+    #: Ids of items that it names instead of repeating them, and those of their answers.
+    referenced: Mapping[str, str] = MappingProxyType({})
 
 
-async def contents_of(body: bytes, history: str | None, held: Charge, parsing: trio.Lock) -> Contents:
+async def contents_of(
+    body: bytes, dialect: str, history: str, held: Charge, parsing: trio.Lock, *, again: bool = False
+) -> Contents:
     """Read a body, a large one in a thread and one at a time; raise `AnswerError` if it is not an object for a model.
 
-    `history` is the route's setting, None if this is no chat request. Half of the body's charge is then released.
+    `history` is the route's setting. Half of the body's charge is then released, unless it will be read `again`.
     """
     if len(body) <= PARSE_INLINE_BYTES_MAX:
-        contents = _contents(body, history)
+        contents = _contents(body, dialect, history)
     else:
         async with parsing:
-            contents = await trio.to_thread.run_sync(_contents, body, history)
-    held.remove(READ_WHOLE_TIMES // 2 * len(body))
+            contents = await trio.to_thread.run_sync(_contents, body, dialect, history)
+    if not again:
+        held.remove(READ_WHOLE_TIMES // 2 * len(body))
     return contents
 
 
-def _contents(body: bytes, history: str | None) -> Contents:
+def _contents(body: bytes, dialect: str, history: str) -> Contents:
     value = parse(body)
     if value is ABSENT and values_at_most(body) > JSON_VALUES_MAX:
         message = f"The request body has more than {JSON_VALUES_MAX} JSON values (commas and opening brackets count)."
@@ -220,16 +228,20 @@ def _contents(body: bytes, history: str | None) -> Contents:
             message = f"{name} is not allowed in a request. Upstreams come from the configuration."
             kind = "invalid_request_error"
             raise AnswerError(error(400, message, type=kind, code="parameter_not_allowed", param=name))
-    if history is None:
+    if not dialect:
         return Contents()
-    marks = find_marks(body, value) if history != "off" else ()
+    spoken = DIALECTS[dialect]
+    said: Any = value.get(spoken.history)
+    marks = find_marks(body, value, spoken.history, spoken.calls) if history != "off" else ()
     return Contents(
-        facts(value),
-        results_in(value),
-        len(as_list(value.get("messages"))),
-        is_object(value["stream_options"]) if "stream_options" in value else None,
+        spoken.facts(value),
+        spoken.results_in(value),
+        1 if isinstance(said, str) else len(as_list(said)),
+        spoken.asks_usage(value),
         marks,
         remove_marks(body, marks) if history == "repair" and marks else (),
+        spoken.continues(value),
+        spoken.referenced(value),
     )
 
 
@@ -265,7 +277,7 @@ class StreamRequest:
     """One request, complete before its stream begins and never changed."""
 
     route: Route
-    #: `chat`, or empty for an exchange that is relayed unread.
+    #: The client's, or empty for an exchange that is relayed unread.
     dialect: str
     method: str = "POST"
     #: The raw path after `/v1`, and the raw query.
@@ -274,8 +286,12 @@ class StreamRequest:
     headers: Headers = _NO_HEADERS
     #: Bytes can be sent again; an upload cannot.
     body: bytes | Upload = b""
-    #: Of a chat request.
+    #: Of a request of a dialect.
     contents: Contents = _NO_CONTENTS
+    #: What was said before, if the request continues an answer on a tape.
+    earlier: Sequence[Said] | None = None
+    #: Items of answers on tapes that the request names, by id.
+    items: Mapping[str, Any] = field(default_factory=dict[str, Any])
     settings: Settings = _DEFAULTS
     #: What it is charged for its bytes, and later for those of its answer.
     charge: Charge
@@ -296,6 +312,11 @@ class StreamRequest:
     streams: bool = field(init=False)
     #: The answer passes as it comes: nothing is held, and a cut is passed on as a cut.
     verbatim: bool = field(init=False)
+
+    @property
+    def insists(self) -> bool:
+        """Whether the client repeats a failure regardless of the answer: codex asks 30 times after any 5xx."""
+        return any(self.headers.get(name).lower().startswith(b"codex") for name in (b"originator", b"user-agent"))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "facts", self.contents.facts)
@@ -326,24 +347,6 @@ def history_keys(request: StreamRequest, *, whole: bool) -> dict[str, Any]:
     ]
     edits = [[edit.start, edit.end, edit.new.decode("utf-8", "replace")] for edit in request.contents.cleaning]
     return {"marks": marks, "edits": edits} if edits and whole else {"marks": marks}
-
-
-def with_usage(body: bytes, stream_options: bool | None) -> bytes:
-    """Return the body with a usage chunk asked for, given whether `stream_options` is an object (None: not present).
-
-    Only a body with that member is scanned: 20 MB take 0.2 s.
-    """
-    if stream_options is None:
-        start = body.index(b"{") + 1
-        return b'%b"stream_options":{"include_usage":true},%b' % (body[:start], body[start:])
-    if stream_options:
-        return apply(body, locate(body, {("stream_options", "include_usage"): b"true"}))
-    return apply(body, locate(body, {("stream_options",): b'{"include_usage":true}'}))
-
-
-def unstreamed(body: bytes) -> bytes:
-    """Return the body with a whole answer asked for instead of a stream."""
-    return apply(body, locate(body, {("stream_options",): None, ("stream",): b"false"}))
 
 
 def results_keys(

@@ -1,27 +1,29 @@
 """The upstream's side of a relay: the request to one upstream after the other, and the response that comes back."""
 
 import hashlib
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import Any, TypeVar
 
 import trio
 
-from wiretape.events.core.json_text import apply
+from wiretape.events.core.errors import RequestError
+from wiretape.events.dialects import DIALECTS
 
 from ..config.model import Config, Secret
 from ..config.urls import base_of, request_target
 from ..http1 import Headers
-from ..limits import CALLER_KEY_CHARS_MIN, UNSTREAMED_MAX
+from ..limits import CALLER_KEY_CHARS_MIN
 from ..security.access import credentials
-from ..security.headers import taped_answer, to_upstream
+from ..security.headers import crossed_headers, taped_answer, to_upstream
 from ..security.masking import ErrorMask, KeyMask
 from ..store.store import StoreError
-from ..upstream.connection import CODINGS, End, Exchange, Head, Inflater, Outgoing, Read, WireError
+from ..upstream.connection import CODINGS, End, Exchange, Head, Inflater, Outgoing, ProtocolError, Read, WireError
 from ..upstream.transport import UpstreamTransport
 from .attempts import Decision, Failure, Next, Signals, decide
-from .stream_request import StreamRequest, Upload, UploadError, in_thread_if_large, unstreamed, with_usage
+from .crossing import Learned, Plan, Sent, is_sealed, renamed, sent
+from .stream_request import StreamRequest, Upload, UploadError, in_thread_if_large
 
 __all__ = ["Shape", "UpstreamRequest", "UpstreamResponse", "shape_of"]
 
@@ -48,70 +50,112 @@ class UpstreamRequest:
     signals: Signals
 
     def __init__(
-        self,
-        stream: str,
-        request: StreamRequest,
-        config: Config,
-        transport: UpstreamTransport,
-        no_streaming: set[tuple[str, str]],
+        self, stream: str, request: StreamRequest, config: Config, transport: UpstreamTransport, learned: Learned
     ) -> None:
-        """`no_streaming` has the routes and models whose upstream is known to refuse to stream."""
         self._stream = stream
         self._request = request
         self._config = config
         self._transport = transport
-        self._no_streaming = no_streaming
+        self._learned = learned
         self._target = 0
         self._attempt = 1
-        known = (request.route.name, request.facts.model) in no_streaming
+        known = (request.route.name, request.facts.model) in learned.unstreamed
         self._unstreamed = request.streams and request.route.synthesise and known
+        #: Upstreams that were found to have no path for the client's dialect, by this request.
+        self._pathless: set[str] = set()
+        self._uncounted = False
+        self._plan = self._next_plan()
+        self._sent = Sent(b"")
         #: The status and headers of the last response, which the client's head is made of.
         self.status = 0
         self.headers = Headers()
-        self.result: UpstreamResponse | WireError | UploadError | StoreError | None = None
+        self.result: UpstreamResponse | WireError | UploadError | StoreError | RequestError | None = None
         #: The digest of the body, if only that is recorded.
         self.sha256 = ""
 
+    @property
+    def crossed(self) -> bool:
+        """Whether the upstream of this attempt speaks another dialect than the client."""
+        return self._plan.dialect != self._request.dialect
+
+    @property
+    def dialect(self) -> str:
+        """The dialect of the upstream of this attempt."""
+        return self._plan.dialect
+
+    @property
+    def lost(self) -> Sequence[str]:
+        """What the request lost when it was crossed."""
+        return self._sent.lost
+
+    def _next_plan(self) -> Plan:
+        request, target = self._request, self._request.route.targets[self._target]
+        dialect = request.dialect
+        if dialect and not request.verbatim:
+            dialect = "chat" if target.name in self._pathless else self._learned.speaks(target, dialect)
+        crossed, streams = dialect != request.dialect, request.streams and not self._unstreamed
+        counted = (
+            streams and dialect == "chat" and (crossed or (request.route.include_usage and not request.facts.usage))
+        )
+        counted = counted and not (self._uncounted or target.name in self._learned.uncounted)
+        return Plan(target, dialect, self._unstreamed, counted)
+
     def attempt_keys(self, number: int) -> dict[str, Any]:
         """Return the keys of the `attempt` record."""
-        target = self._request.route.targets[self._target]
-        return {"number": number, "upstream": target.name, **({"unstreamed": True} if self._unstreamed else {})}
+        keys: dict[str, Any] = {"number": number, "upstream": self._plan.target.name}
+        if self._plan.unstreamed:
+            keys["unstreamed"] = True
+        if self._sent.model:
+            keys["model"] = self._sent.model
+        if self._sent.crossing is not None:
+            crossing = {**self._sent.crossing, "lost": [*self._sent.lost]}
+            if self._config.requests == "hash":  # it repeats what the client asked
+                crossing["echo"] = {}
+            keys |= {"dialect": self._plan.dialect, "crossing": crossing}
+        return keys
 
     async def body(self) -> bytes | Upload:
         """Return the body as this attempt sends it. It cannot be cancelled, since every tape must have a beginning."""
-        request = self._request
-        body = request.body
+        request, plan = self._request, self._plan
+        body, contents, route = request.body, request.contents, request.route
+        self._sent, self.result = Sent(b""), None
         if not isinstance(body, bytes):
             return body
-        usage = request.streams and request.route.include_usage and not request.facts.usage and not self._unstreamed
         hashed = self._config.requests == "hash" and not self.sha256
-        contents = request.contents
-        edited = bool(contents.cleaning) or usage or self._unstreamed
-
-        def edit(plain: bytes) -> bytes:
-            plain = apply(plain, contents.cleaning) if contents.cleaning else plain
-            plain = with_usage(plain, contents.stream_options) if usage else plain
-            return unstreamed(plain) if self._unstreamed else plain
-
+        edited = self.crossed or bool(contents.cleaning) or plan.counted or plan.unstreamed
+        if request.dialect and not (edited or request.verbatim):
+            edited = bool(route.models and renamed(route, request.facts.model))
+            edited = edited or (request.dialect != "chat" and is_sealed(request))
         if hashed or edited:
             with trio.CancelScope(shield=True):
                 if hashed:
                     self.sha256 = await in_thread_if_large(body, lambda: hashlib.sha256(body).hexdigest())
                 if edited:
-                    plain = request.plain or body
-                    return await in_thread_if_large(plain, partial(edit, plain))
+                    try:
+                        self._sent = await in_thread_if_large(request.plain or body, partial(sent, request, plan))
+                    except RequestError as bad:  # known once the tape has begun
+                        self.result = bad
+                        return b""
+                    return self._sent.body
         return body
 
     async def send(self, body: bytes | AsyncIterable[bytes], done: trio.Event) -> None:
         """Send the request until the head of the response is there; set `result`, and then the event."""
         request = self._request
         try:
-            outgoing = self._outgoing(request.method.encode("ascii"), request.path_tail, body)
+            if isinstance(self.result, RequestError):
+                return
+            tail = request.path_tail
+            if self.crossed:
+                tail = tail.removesuffix(DIALECTS[request.dialect].path) + DIALECTS[self._plan.dialect].path
+            outgoing = self._outgoing(request.method.encode("ascii"), tail, body)
             answered = await self._transport.exchange(outgoing, once=request.route.repeats != "always")
             response = await self._response(*answered, UpstreamResponse)
             if isinstance(request.body, Upload):
                 request.body.done.set()
             self.result, self.headers, self.status = response, response.headers, response.status
+            if response.status < 400 and self._plan.target.name in self._pathless:
+                self._learned.note(self._learned.foreign, (self._plan.target.name, request.dialect))
         except (WireError, UploadError, StoreError) as error:
             self.result = error.with_traceback(None)  # its frames hold the connection, which holds the error
         finally:
@@ -126,15 +170,19 @@ class UpstreamRequest:
         return await self._response(*answered, kind)
 
     def _outgoing(self, method: bytes, path_tail: bytes, body: bytes | AsyncIterable[bytes]) -> Outgoing:
-        request, target = self._request, self._request.route.targets[self._target]
+        request, target, query = self._request, self._plan.target, self._request.query
         stale: tuple[bytes, ...] = ()
         if isinstance(body, bytes) and body:  # it may have been edited
             stale = (b"content-length",) if body is request.body else (b"content-length", b"content-encoding")
-        hermes = request.route.hermes
-        headers = to_upstream(request.headers, target, own_key=request.own_key, hermes=hermes, stale=stale)
+        given, hermes = request.headers, request.route.hermes
+        if self.crossed:
+            theirs, ours = DIALECTS[request.dialect], DIALECTS[self._plan.dialect]
+            given = crossed_headers(given, theirs, ours)
+            query = b"&".join(part for part in query.split(b"&") if part.partition(b"=")[0] not in theirs.parameters)
+        headers = to_upstream(given, target, own_key=request.own_key, hermes=hermes, stale=stale)
         if not (request.verbatim or b"idempotency-key" in request.headers):
             headers.append((b"idempotency-key", self._stream.encode("ascii")))
-        path = request_target(target, path_tail, request.query)
+        path = request_target(target, path_tail, query)
         return self._transport.addressed(base_of(target.url).origin, method, path, headers, body)
 
     async def _response(self, head: Head, received: Exchange, kind: "type[_Response]") -> "_Response":
@@ -154,8 +202,19 @@ class UpstreamRequest:
 
     def decide(self, failure: Failure, now: float) -> Decision:
         """Decide what follows a failure, and prepare the next attempt."""
-        request = self._request
-        decision = Decision(Next.GIVE_UP)
+        decision = self._decide(failure, now)
+        self._plan = self._next_plan() if decision.next is not Next.GIVE_UP else self._plan
+        return decision
+
+    def _decide(self, failure: Failure, now: float) -> Decision:
+        request, decision = self._request, Decision(Next.GIVE_UP)
+        if failure.no_path and self._may_cross():  # it did nothing, so this is no repetition
+            self._pathless.add(self._plan.target.name)
+            return Decision(Next.CROSSED)
+        if failure.uncounted and self._plan.counted:
+            self._uncounted = True
+            self._learned.note(self._learned.uncounted, self._plan.target.name)
+            return Decision(Next.UNCOUNTED)
         # Only what was never sent, or asks for nothing but words, is repeated.
         if isinstance(request.body, bytes) and (request.dialect or failure.ending == "refused"):
             decision = decide(
@@ -180,10 +239,14 @@ class UpstreamRequest:
             self._unstreamed = True
         return decision
 
+    def _may_cross(self) -> bool:
+        """Return whether an upstream that has no path for this request is to be asked in chat."""
+        return self._plan.target.speaks == "auto" and not (self.crossed or self._request.dialect in ("", "chat"))
+
     def completed(self) -> None:
         """Remember, if the stream was asked for whole, to ask for the next one of this model like that (U12)."""
-        if self._unstreamed and len(self._no_streaming) < UNSTREAMED_MAX:
-            self._no_streaming.add((self._request.route.name, self._request.facts.model))
+        if self._unstreamed:
+            self._learned.note(self._learned.unstreamed, (self._request.route.name, self._request.facts.model))
 
     def _secrets(self, status: int, headers: Headers) -> _Secrets:
         """Return what this upstream was given and may echo anywhere, and in errors alone.
@@ -191,7 +254,7 @@ class UpstreamRequest:
         A key of ours is searched for everywhere. The caller's own is searched for in errors, where upstreams quote it,
         and only if it is too long to be a word: changing a model's words would be worse.
         """
-        key = self._request.route.targets[self._target].key
+        key = self._plan.target.key
         if key is not None:
             return (key,), ()
         presented = credentials(self._request.headers)
@@ -305,6 +368,18 @@ class UpstreamResponse:
         except WireError:
             pass  # nothing needed the rest
         return reads
+
+    async def whole(self, bytes_max: int) -> bytes:
+        """Return the body of a short answer, and close it; raise `WireError` for a cut or a long one."""
+        body = b""
+        try:
+            while (read := await self._next()) is not None:
+                body += read.data
+                if len(body) > bytes_max:
+                    raise ProtocolError(f"The upstream's answer is longer than {bytes_max} bytes.")
+        finally:
+            await self.body.aclose()
+        return body
 
     async def _next(self) -> Read | None:
         return self._peeked.pop(0) if self._peeked else await self._next_read()

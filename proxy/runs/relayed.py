@@ -50,18 +50,6 @@ class RunResponse(UpstreamResponse):
     def receiver(self) -> Callable[[], Awaitable[Read | None]]:
         return super().receiver() if self.run is None else partial(self._receive, self.run)
 
-    async def whole(self) -> bytes:
-        """Return the body of an ordinary answer."""
-        body = b""
-        try:
-            while (read := await self._next()) is not None:
-                body += read.data
-                if len(body) > RUN_ANSWER_BYTES_MAX:
-                    raise ProtocolError(f"The upstream's answer is longer than {RUN_ANSWER_BYTES_MAX} bytes.")
-        finally:
-            await self.body.aclose()
-        return body
-
     async def _receive(self, run: "RelayedRun") -> Read | None:
         """Return the next read; once the events broke, wait until the run is over, and raise what broke them."""
         if self.broken is None:
@@ -87,7 +75,7 @@ class RelayedRun(UpstreamRequest):
     """The upstream's side of one run. Every request goes out with the credentials of the one that began it."""
 
     def __init__(self, request: StreamRequest, services: Services) -> None:
-        super().__init__("", request, services.config, services.transport, services.no_streaming)
+        super().__init__("", request, services.config, services.transport, services.learned)
         assert request.turn is not None, "it is made for a run"
         self._run = request.turn.run
         #: Empty until the upstream has started the run.
@@ -102,7 +90,7 @@ class RelayedRun(UpstreamRequest):
         try:
             answer = await self.ask(b"POST", b"/runs", body, RunResponse)
             if answer.status < 300:
-                found = as_object(parse(await answer.whole())).get("run_id")
+                found = as_object(parse(await answer.whole(RUN_ANSWER_BYTES_MAX))).get("run_id")
                 if not (isinstance(found, str) and _RUN_ID.fullmatch(found)):
                     raise ProtocolError("The upstream did not start a run: its answer has no run_id.")
                 self._upstream_run = found
@@ -184,7 +172,7 @@ class RelayedRun(UpstreamRequest):
         """Return the answer to a request about the run, and its body; raise WireError without an answer."""
         with trio.move_on_after(RUN_ANSWER_S):
             answer = await self.ask(method, self._path(action), body, RunResponse)
-            return answer, await answer.whole()
+            return answer, await answer.whole(RUN_ANSWER_BYTES_MAX)
         raise StalledError(f"The upstream sent nothing for {RUN_ANSWER_S:g} s.")
 
     def _path(self, action: bytes) -> bytes:

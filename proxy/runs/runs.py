@@ -27,6 +27,7 @@ from wiretape.events.chat.run_request import (
     next_request,
     start_request,
 )
+from wiretape.events.dialects import DIALECTS
 from wiretape.events.emit import RunReader, Summariser
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.record import Record
@@ -47,6 +48,8 @@ from .relayed import RelayedRun
 
 __all__ = ["Runs"]
 
+#: What the turns of our own runs are.
+_CHAT: Final = DIALECTS["chat"]
 _KEEPALIVE: Final = b": keepalive\n\n"
 #: Headers that belong to the client's request and not to our chat request. With its idempotency key, all turns of a run
 #: would be one request for the upstream.
@@ -208,16 +211,18 @@ class Runs:
             take(charge, MEMORY_A_STREAM_BYTES + READ_WHOLE_TIMES * len(content))
             request = replace(
                 call,
-                dialect="chat" if own else "",
-                path_tail=b"/chat/completions" if own else b"/runs",
+                dialect=_CHAT.name if own else "",
+                path_tail=_CHAT.path if own else b"/runs",
                 query=b"",
                 headers=Headers(call.headers.without(_OF_CALL)),
                 body=content,
                 plain=None,
-                contents=await contents_of(content, call.route.history if own else None, charge, self._parsing),
+                contents=await contents_of(
+                    content, _CHAT.name if own else "", call.route.history, charge, self._parsing
+                ),
                 charge=charge,
                 settings=replace(call.settings, profile="strict"),
-                recorded_path=f"/{live.route}/v1/{'chat/completions' if own else 'runs'}".replace("//", "/"),
+                recorded_path=f"/{live.route}/v1{_CHAT.path.decode() if own else '/runs'}".replace("//", "/"),
                 resumes=False,
                 turn=Turn(run=live.run_id, session=session, keys=keys, body=_body(call)),
             )

@@ -72,7 +72,12 @@ _VARY: Final = (b"vary", b"Origin")
 #: What a page may read beyond what CORS always permits: our ids, and what clients need for retries and reports.
 _EXPOSED: Final = (
     b"access-control-expose-headers",
-    b"X-Wiretape-Stream, X-Request-Id, Retry-After, Retry-After-Ms, X-Should-Retry",
+    b", ".join(
+        (
+            *(b"X-Wiretape-Stream", b"X-Wiretape-Lost", b"X-Wiretape-Estimated"),
+            *(b"X-Request-Id", b"Retry-After", b"Retry-After-Ms", b"X-Should-Retry"),
+        )
+    ),
 )
 
 _SALT_FILE: Final = "caller.salt"
@@ -154,7 +159,7 @@ def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers
         return Refusal(
             401,
             "invalid_api_key",
-            'Missing or invalid Wiretape key (WIRETAPE_KEY). Send it as "Authorization: Bearer <key>".',
+            'Missing or invalid Wiretape key (WIRETAPE_KEY). Send it as "Authorization: Bearer <key>" or "x-api-key".',
             ((b"www-authenticate", b"Bearer"),),
         )
     found = place(config, raw_path)

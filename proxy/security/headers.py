@@ -6,19 +6,22 @@ keeps an allow-list only (6.7).
 
 import json
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote
 
 from ..config.model import Secret, Target
 from ..http1 import Header, Headers
 from ..key_patterns import CREDENTIAL_HEADERS, MASK
 from ..limits import MASKED_CHARS_MIN
+from .access import credentials
 
 __all__ = [
     "HOP_BY_HOP",
     "TAPED_ANSWER",
     "TAPED_ANSWER_PREFIXES",
     "TAPED_REQUEST",
+    "Spoken",
+    "crossed_headers",
     "key_forms",
     "masked",
     "taped_answer",
@@ -80,6 +83,17 @@ TAPED_ANSWER: Final = frozenset(
 TAPED_ANSWER_PREFIXES: Final = (b"x-ratelimit-", b"ratelimit-", b"anthropic-ratelimit-")
 
 
+class Spoken(Protocol):
+    """What a dialect says of the headers of its requests."""
+
+    #: The beginnings of the names of its own, which mean nothing to others.
+    own_headers: tuple[bytes, ...]
+    #: Those that every request needs.
+    needed_headers: tuple[Header, ...]
+    #: Where the key is.
+    key_header: bytes
+
+
 def to_upstream(
     headers: Iterable[Header], target: Target, *, own_key: bool, hermes: bool = False, stale: Collection[bytes] = ()
 ) -> list[Header]:
@@ -100,6 +114,18 @@ def to_upstream(
         prefix = b"Bearer " if target.key_header == "authorization" else b""
         passed.append((target.key_header.encode("ascii"), prefix + target.key.reveal().encode("ascii")))
     return passed
+
+
+def crossed_headers(headers: Headers, theirs: Spoken, ours: Spoken) -> Headers:
+    """Return a client's headers for an upstream of another dialect: without those of its own, with the key moved."""
+    found = credentials(headers)
+    passed = headers.without(CREDENTIAL_HEADERS, theirs.own_headers)
+    if found:
+        bearer = ours.key_header == b"authorization" and b" " not in found[0]
+        name = b"authorization" if b" " in found[0] else ours.key_header
+        passed.append((name, b"Bearer " + found[0] if bearer else found[0]))
+    given = {name.lower() for name, _ in passed}
+    return Headers([*passed, *(header for header in ours.needed_headers if header[0] not in given)])
 
 
 def to_client(headers: Iterable[Header], *, changed: bool = True) -> list[Header]:

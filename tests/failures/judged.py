@@ -23,7 +23,7 @@ from tests.support.http import Answer
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, is_object, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.settings import Settings
-from wiretape.events.emission.engine import KEEPALIVE
+from wiretape.events.emission.words import KEEPALIVE
 from wiretape.events.emit import Emitter, summarise
 from wiretape.events.folds.wire import Call
 from wiretape.events.tape.record import Record, encode

@@ -10,7 +10,7 @@ from tests.failures.test_client_leaving import asked, busy, follow, silent
 from tests.proxy.scripted import Script, chunk, request_of
 from tests.support.house import ASKED, DONE, HEAD, House, Peer, call, finish, house, post, role, text
 from tests.support.http import Answer, Client
-from wiretape.events.emission.engine import KEEPALIVE
+from wiretape.events.emission.words import KEEPALIVE
 from wiretape.events.emit import emit
 from wiretape.proxy.limits import WINDOW_BYTES_MAX
 

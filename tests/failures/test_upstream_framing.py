@@ -349,7 +349,7 @@ async def test_event_stream_of_another_endpoint_is_framed_but_not_repaired(
 ) -> None:
     frames = (b"event: response.created\ndata: {}\n\n", b"data: not json\r\n\r\n", b": hello\n\n", b"data: hal")
     async with faulty(peer := Peer(*frames, end=end)) as home:
-        answered = await home.ask(ASKED, path="/v1/responses")
+        answered = await home.ask(ASKED, path="/v1/completions")
         assert answered.body == peer.body
         assert (answered.ended == "chunked") is (end == "final")
         seen = await judged(home, answered, ending, came=peer.body)

@@ -214,7 +214,7 @@ BEHIND = b'data: {"type":"response.completed","key":"of nobody"}\n\n'
 @pytest.mark.parametrize(
     ("path", "profile", "ending", "size"),
     [
-        pytest.param("/v1/responses", "strict", "completed", 700, id="an exchange, small reads at the cap"),
+        pytest.param("/v1/completions", "strict", "completed", 700, id="an exchange, small reads at the cap"),
         pytest.param("/v1/chat/completions", "transparent", "limit", 60_000, id="a transparent stream, large reads"),
     ],
 )

@@ -13,7 +13,7 @@ from wiretape.events.tape.record import encode
 from wiretape.proxy.cli import doctor as cli_doctor
 from wiretape.proxy.cli.doctor import Check, examine, lines, upstreams
 from wiretape.proxy.config.load import Loaded, Row
-from wiretape.proxy.config.model import Config, Key, Route, Secret, Target
+from wiretape.proxy.config.model import Config, Key, Route, Secret, Speaks, Target
 from wiretape.proxy.store.folder import Folder
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.playback.server import listening
@@ -65,6 +65,22 @@ async def test_upstream_findings(case: str, tmp_path: Path) -> None:
     for check, (state, words) in zip(found, due, strict=True):
         assert check.state == state
         assert words in check.said
+
+
+async def test_an_upstream_that_does_not_speak_what_its_setting_says_is_wrong(tmp_path: Path) -> None:
+    def choose(request: Request) -> Script:
+        has = {b"/v1/models": 200, b"/v1/chat/completions": 400, b"/v1/responses": 401}
+        return json_answer(b"{}", has.get(request.target, 404))
+
+    async with listening(choose) as (url, _):
+        wrong = "no /messages (404): it speaks chat and responses"
+        cases: dict[Speaks, str] = {"messages": wrong, "chat": "", "auto": ""}
+        for speaks, due in cases.items():
+            config = config_of(url, tmp_path)
+            (target,) = config.routes[""].targets
+            route = replace(config.routes[""], targets=(replace(target, speaks=speaks),))
+            found = [check for check in await upstreams(replace(config, routes={"": route})) if check.state == "wrong"]
+            assert [due in check.said for check in found] == ([True] if due else [])
 
 
 async def test_rejected_key_is_wrong_and_not_printed(tmp_path: Path) -> None:

@@ -142,6 +142,17 @@ EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
     "emoji": ("true", "on", lambda c: c.routes[""].settings.emoji, True),
     "history": ('"repair"', "repair", lambda c: c.routes[""].history, "repair"),
     "hermes": ("true", "on", lambda c: c.routes[""].hermes, True),
+    "models": (
+        '{ "claude-*" = "qwen3", "a" = "b c" }',
+        "claude-*=qwen3, a = b c",
+        lambda c: c.routes[""].models,
+        (("claude-*", "qwen3"), ("a", "b c")),
+    ),
+    "system": ('"first"', "first", lambda c: c.routes[""].system, "first"),
+    "max_tokens": ("5", "5", lambda c: c.routes[""].max_tokens, 5),
+    "max_tokens_max": ("5", "5", lambda c: c.routes[""].max_tokens_max, 5),
+    "cache_control": ("true", "on", lambda c: c.routes[""].cache_control, True),
+    "speaks": ('"messages"', "messages", lambda c: c.routes[""].targets[0].speaks, "messages"),
     "runs": ('"relay"', "relay", lambda c: c.routes[""].runs, "relay"),
     "key_env": ('"OPENAI"', "OPENAI", lambda c: c.routes[""].targets[0].key, Secret(KEY)),
     "key_header": ('"x-api-key"', "x-api-key", lambda c: c.routes[""].targets[0].key_header, "x-api-key"),
@@ -392,6 +403,15 @@ def test_upstream_urls_that_are_refused(setup: Setup, url: str, expected: str) -
         assert expected in message
 
 
+def test_models_in_a_flag_are_pairs_and_no_table(setup: Setup) -> None:
+    """A table of TOML once became the pattern `{ "claude-*"`, which fits nothing."""
+    for given in ('{ "claude-*" = "qwen3" }', "'claude-*'=qwen3", "claude-*={qwen3}"):
+        with pytest.raises(ConfigError, match="in a variable or flag"):
+            setup.config({"upstream": OPENAI, "models": given})
+    found = setup.config({"upstream": OPENAI, "models": "claude-*=qwen3,gpt-*=a b"})
+    assert found.routes[""].models == (("claude-*", "qwen3"), ("gpt-*", "a b"))
+
+
 def test_upstream_urls_that_are_accepted(setup: Setup) -> None:
     urls = ["https://a.test", "https://a.test:8443/api/v1/", "https://a.test/v1beta/openai", "https://user.test/@x/v1"]
     urls += ["https://a.test/openai?api-version=2024-10-21", "http://localhost:11434/v1", "http://[::1]:1/v1"]
@@ -626,6 +646,7 @@ def test_example_loads(tmp_path: Path) -> None:
     (tmp_path / "bob.key").chmod(0o600)
     environ = {"HOME": "/somebody", "AZURE_OPENAI_KEY": "k", "WIRETAPE_KEY_ALICE": "a" * 43}
     config = load({}, environ, tmp_path).config
-    assert list(config.routes) == ["", "azure", "hermes"]
+    assert list(config.routes) == ["", "azure", "local", "hermes"]
+    assert config.routes["local"].targets[0].speaks == "chat"
     assert [key.name for key in config.keys] == ["alice", "bob"]
     assert len(config.routes[""].targets) == 3

@@ -47,7 +47,7 @@ async def test_stream_without_a_tape_cannot_be_read(autojump_clock: MockClock) -
             assert asked.status == 404
 
 
-@pytest.mark.parametrize("dialect", ["chat/completions", "responses"])
+@pytest.mark.parametrize("dialect", ["chat/completions", "completions"])
 async def test_partial_frame_waits_for_its_rest(autojump_clock: MockClock, dialect: str) -> None:
     """docs/configuration.md says so of the profile."""
     whole = text("hi")

@@ -25,6 +25,7 @@ async def test_document_has_every_route_and_no_other() -> None:
     unused: Any = None
     for which, methods in vars(RunsApi(unused, unused))["_endpoints"].items():
         served |= {(method.lower(), f"/v1/runs/{which}".rstrip("/").replace("{run}", "{run_id}")) for method in methods}
+    served |= {("get", "/v1/responses/{response_id}"), ("post", "/v1/messages/count_tokens")}
     documented = {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
     assert documented == served
     assert documented == {(method, path) for path, item in document()["paths"].items() for method in item}
@@ -41,7 +42,7 @@ async def test_document_is_served_and_names_the_media_type_of_each_answer() -> N
             assert (answered.status, answered.headers["content-type"].partition(";")[0]) == (200, media), path
 
 
-@pytest.mark.parametrize("path", document()["paths"])
+@pytest.mark.parametrize("path", [path for path in document()["paths"] if "/v1/runs" in path or "/wiretape/" in path])
 async def test_every_other_method_is_a_405_for_any_content_type(autojump_clock: MockClock, path: str) -> None:
     documented = {method.upper() for method in document()["paths"][path]}
     async with whole_house(answer(200)) as home:

@@ -11,12 +11,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.support.house import ASKED, DONE, House, Peer, finish, house, role, text
+from wiretape.events.chat.request import with_usage
 from wiretape.events.core.json_text import ABSENT, Edit, apply, dumps, parse
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Route, Target
 from wiretape.proxy.http1 import Headers
 from wiretape.proxy.memory import Charge, Memory
-from wiretape.proxy.relay.stream_request import decoded, settings_for, with_usage
+from wiretape.proxy.relay.stream_request import decoded, settings_for
 from wiretape.proxy.upstream.connection import Inflater
 
 MARKED = (

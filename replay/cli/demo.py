@@ -20,6 +20,7 @@ from rich.text import Text
 from wiretape.events.chat.chunk import envelope, payloads
 from wiretape.events.core.json_text import as_object, dumps, parse
 from wiretape.events.core.model import Event, Finish, Terminator, TextDelta, ToolArgumentsDelta, ToolCallStarted, Usage
+from wiretape.events.dialects import PLACES
 from wiretape.events.emit import Summariser, events, summarise
 from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.tape import Recorder
@@ -35,6 +36,8 @@ from ..playback.server import listening
 
 __all__ = ["SCENES", "Played", "Scene", "played", "run_demo"]
 
+#: Both sides of the demo speak chat.
+_CHAT: Final = PLACES["chat"].words
 #: The pause between two frames. A person sees them arrive, and each stream takes about a second.
 _GAP_S: Final = 0.04
 _SENTENCE: Final = "A tape keeps every byte of a stream, its timing, and how it ended."
@@ -43,7 +46,9 @@ _INTRODUCTION: Final = "A scripted upstream, the real proxy and a plain client, 
 
 def _frames(*written: Event) -> list[bytes]:
     """Write events as an upstream does."""
-    return [encode(payload) for payload in payloads(written, envelope("chatcmpl-demo", "demo", 1_700_000_000))]
+    return [
+        encode(payload) for payload in payloads(written, envelope(f"{_CHAT.id_prefixes[0]}demo", "demo", 1_700_000_000))
+    ]
 
 
 def _call(number: int, name: str, id: str, arguments: str) -> list[Event]:  # noqa: A002 - the field's name
@@ -110,7 +115,7 @@ class Played(NamedTuple):
         lines = [f"status {self.status}", *([f"text: {text}"] if text else [])]
         lines += [f"tool call {call.id}: {call.name} {call.arguments}" for call in wire.calls()]
         finish, done = wire.choices[0].finish, "yes" if wire.terminated else "no"
-        lines.append(f"finish_reason: {finish or 'none'}, [DONE]: {done}")
+        lines.append(f"finish: {finish or 'none'}, terminator: {done}")
         error = [Text(f"error: {wire.error.message}", style="bold red")] if wire.error is not None else []
         heads = [Text(f"\n{words}\n", style="bold") for words in ("What the client received", "What the tape shows")]
         return Group(heads[0], *map(Text, lines), *error, heads[1], summary_view(self.tape), Text())
@@ -125,7 +130,7 @@ async def _ask(url: str, scene: Scene, show: Callable[[RenderableType], None]) -
     records = [recorder.record("open", 0, {"format": 1, "stream": "seen", "dialect": "chat"})]
     async with (
         httpx.AsyncClient(verify=False, trust_env=False) as client,  # noqa: S501 - loopback needs neither TLS nor a proxy
-        client.stream("POST", f"{url}/v1/chat/completions", headers=headers, content=body) as response,
+        client.stream("POST", f"{url}/v1{_CHAT.path}", headers=headers, content=body) as response,
     ):
         async for data in response.aiter_raw():
             records += recorder.read(int(trio.current_time() * 1_000_000), data)

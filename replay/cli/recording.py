@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import trio
 
 from wiretape.events.core.errors import TapeError, WiretapeError
+from wiretape.events.dialects import DIALECTS
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.load import DEFAULT
 from wiretape.proxy.config.model import Config, Route
@@ -55,7 +56,8 @@ def to_record(config: Config, data: Path, origins: Mapping[str, str]) -> Config:
 
     routes: dict[str, Route] = {}
     for name, route in config.routes.items():
-        if is_default(name, "profile"):
+        crosses = any(target.speaks in DIALECTS for target in route.targets)  # never, in that profile
+        if is_default(name, "profile") and not crosses:
             route = replace(route, settings=replace(route.settings, profile="transparent"))  # noqa: PLW2901
         if is_default(name, "on_client_gone"):
             route = replace(route, on_client_gone="drain")  # noqa: PLW2901

@@ -1,6 +1,6 @@
 """Compare recordings, files and folders at one of two levels: content, or bytes and times.
 
-Content is what a chat stream said and called, and how it ended; of other exchanges, the JSON of the body.
+Content is what a stream of a known dialect said and called, and how it ended; of other exchanges, the JSON of the body.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from wiretape.events.core import model
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, parse
+from wiretape.events.dialects import spoken
 from wiretape.events.emit import events, summarise
 from wiretape.events.tape.record import RECEIVED, Record
 from wiretape.events.tape.tape import reads
@@ -146,7 +147,7 @@ def _compare_streams(a: Stream, b: Stream, *, in_bytes: bool) -> Iterator[Differ
         for change in changes(dict(headers_on(head_of(a))), dict(headers_on(head_of(b)))):
             breaking = change.path.strip("[]'") in _ACTED_UPON
             yield of_change(change, Difference("headers", None, None, breaking))
-    if not in_bytes and _is_chat(a) and _is_chat(b):
+    if not in_bytes and _is_read(a) and _is_read(b):
         mine, other = _facts(a), _facts(b)
         for group in [*mine, *(group for group in other if group not in mine)]:
             yield from _compare_group(group, mine.get(group), other.get(group))
@@ -163,8 +164,8 @@ def ending_of(records: Stream) -> Any:
     return next((record.keys.get("ending") for record in reversed(records) if record.kind == "end"), None)
 
 
-def _is_chat(records: Stream) -> bool:
-    return bool(records) and records[0].keys.get("dialect") == "chat"
+def _is_read(records: Stream) -> bool:
+    return bool(records) and bool(spoken(records[0].keys.get("dialect")))
 
 
 # -- requests and bodies ----------------------------------------------------------------------------------------------
@@ -263,7 +264,7 @@ def _sizes(received: Sequence[tuple[int, bytes]]) -> list[int]:
     return [len(data) for _, data in received]
 
 
-# -- the content of a chat stream -------------------------------------------------------------------------------------
+# -- the content of a stream ------------------------------------------------------------------------------------------
 
 #: The record that brought each piece of a text, and the length of the text so far.
 _Pieces = list[tuple[int, int]]
@@ -292,7 +293,7 @@ class _Fact:
 
 
 def _facts(records: Stream) -> dict[str, dict[str, _Fact]]:
-    """Return the facts of a chat stream by answer, by call, and of the whole."""
+    """Return the facts of a stream by answer, by call, and of the whole."""
     summary = summarise(records)
     ended = summary.wire.ended
     pieces = _pieces_of(records)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object, parse
 from wiretape.events.core.model import Ended
+from wiretape.events.dialects import spoken
 from wiretape.events.emit import events
 from wiretape.events.tape.record import NO_KEYS, Record
 
@@ -59,10 +60,10 @@ def recheck(data: bytes) -> tuple[Recording, list[Difference]]:
 
 
 def _live_end(records: Sequence[Record]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return ending and flags, recorded and recomputed; nothing for a running stream or another dialect."""
+    """Return ending and flags, recorded and recomputed; nothing for a running stream or an unknown dialect."""
     end = next((record.keys for record in reversed(records) if record.kind == "end"), NO_KEYS)
     ended = [event for event in events(records) if isinstance(event, Ended)]
-    if not ended or "ending" not in end or records[0].keys.get("dialect") != "chat":
+    if not ended or "ending" not in end or not spoken(records[0].keys.get("dialect")):
         return {}, {}
     flags = sorted(str(flag) for flag in as_list(end.get("flags")) if flag not in _FLAGS_OF_THE_PROXY)
     return {"ending": end["ending"], "flags": flags}, {"ending": ended[-1].ending, "flags": sorted(ended[-1].flags)}

@@ -7,7 +7,7 @@ response whose member has the same name.
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -16,12 +16,12 @@ import httpx
 
 from wiretape.events.core import model
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import ABSENT, as_object, is_list, is_object, parse
+from wiretape.events.core.json_text import ABSENT, apply, as_object, dumps, is_list, is_object, locate, parse
 from wiretape.events.core.settings import Settings
+from wiretape.events.dialects import DIALECTS, PLACES, spoken
 from wiretape.events.emit import events
 from wiretape.events.tape.record import Record
-from wiretape.events.tape.tape import reads
-from wiretape.proxy.config.model import Config, Route, Secret, Target
+from wiretape.proxy.config.model import Config, Route, Secret, Speaks, Target
 from wiretape.proxy.http1 import Headers
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import Running, running
@@ -30,7 +30,7 @@ from wiretape.proxy.upstream.transport import UpstreamTransport
 
 from ..matching.json_diff import joined_path, kind_of
 from ..matching.match import request_of
-from ..playback.script import Request, attempts_of, head_of
+from ..playback.script import Request, answer_of, attempts_of, head_of, is_crossed
 from ..redaction.plain_text import opened
 from ..sealed.files import Recording
 from .compare import Difference, Stream, Streams, each_pair, ending_of, unequal, value_of
@@ -39,17 +39,25 @@ __all__ = ["CarriedIds", "LostIdError", "compare_shapes", "live_config", "send_r
 
 #: The proxy's path prefix, which the upstream's base path replaces.
 _PREFIX: Final = re.compile(r"(?:/[a-z0-9][a-z0-9_-]*)?/v1(?=[/?]|$)")
-_CHAT: Final = "/chat/completions"
+_SPEAKS: Final[tuple[Speaks, ...]] = ("chat", "responses", "messages")
+_WORDS: Final = [places.words for places in PLACES.values()]
 #: Endings of a stream that failed on this machine before the upstream could answer.
 _FAILED_HERE: Final = frozenset({None, "refused", "internal", "shutdown"})
 #: Recorded request headers that may change the response.
 _SENT_HEADERS: Final = frozenset({b"content-encoding", b"content-type"})
-#: A member whose value is an id. Inside a string, such as the arguments of a call, its quotes would be escaped.
-_ID: Final = re.compile(rb'("(id|toolCallId|container|conversation|\w+_id)"\s*:\s*")([^"\\]{1,256})')
+#: Members that only the provider can read.
+_PROOFS: Final = frozenset(name.encode() for words in _WORDS for name in words.proofs)
+#: A member whose value is an id, or a proof. Inside a string, such as the arguments of a call, its quotes would be
+#: escaped.
+_ID: Final = re.compile(
+    rb'("(id|toolCallId|container|conversation|\w+_id|%b)"\s*:\s*")([^"\\]{1,65536})' % b"|".join(sorted(_PROOFS))
+)
 #: Ids as sealing renames them, such as `resp_1`; no provider knows them.
 _RENAMED: Final = re.compile(rb"[a-z]{2,8}[-_]\d{1,6}")
 #: Members that name an object that the upstream must know.
-_STORED: Final = frozenset({b"file_id", b"input_file_id", b"previous_response_id", b"thread_id"})
+_STORED: Final = frozenset({b"file_id", b"input_file_id", b"thread_id"}).union(
+    _PROOFS, (name.encode() for words in _WORDS for name in words.stored)
+)
 _PATH_PART: Final = re.compile(rb"[^/?&=]+")
 
 #: The events that have a kind in a shape.
@@ -80,14 +88,14 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
     tapes: list[list[Record]] = []
     ids, lost = CarriedIds(), ""
     with closing(Log(stderr_fd(), level="error")) as log:
-        async with running(live_config(url, key), log=log) as server:
+        async with running(_verifying(url, key), log=log) as server:
             for (number, records), request in zip(streams, requests, strict=True):
                 try:
                     sent = ids.today(request)
                 except LostIdError as error:
                     lost = f"stream {number} cannot be sent again: {error}"
                     break
-                tapes.append(await send_recorded(server, sent))
+                tapes.append(await send_recorded(server, _addressed(sent, records)))
                 if ending_of(tapes[-1]) in _FAILED_HERE:
                     break
                 ids.learn(*opened([records, tapes[-1]]))
@@ -97,8 +105,9 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
         if ending in _FAILED_HERE and ending_of(records) != ending:
             failures = (record.keys.get("message") for record in reversed(live) if record.kind == "failed")
             raise TapeError(f"stream {number}: {next(failures, None) or 'the upstream cannot be reached'}")
-        # The recording's profile and settings change what events mean.
-        settings = {name: records[0].keys[name] for name in ("profile", "settings") if name in records[0].keys}
+        # The recording's dialect, profile and settings change what events mean.
+        names = ("dialect", "profile", "settings")
+        settings = {name: records[0].keys[name] for name in names if name in records[0].keys}
         alike = [live[0]._replace(keys={**live[0].keys, **settings}), *live[1:]]
         found += [difference._replace(stream=number) for difference in compare_shapes([records], [alike])]
     if lost and not any(difference.breaking for difference in found):  # a breaking difference explains the lost id
@@ -109,11 +118,37 @@ async def verify(recording: Recording, url: str, key: Secret | None = None) -> l
 def live_config(url: str, key: Secret | None = None) -> Config:
     """Configure a proxy that sends each request once and records the response to its end, errors included.
 
-    SDKs hang up at `[DONE]`; whether the body had ended by then must not change the tape.
+    SDKs hang up at the last event; whether the body had ended by then must not change the tape.
     """
     target, settings = Target(name="live", url=url, key=key), Settings(profile="transparent")
     route = Route(name="", targets=(target,), attempts=1, settings=settings, on_client_gone="drain")
     return Config(data=Path(), port=0, durability="none", routes={"": route})
+
+
+def _verifying(url: str, key: Secret | None) -> Config:
+    """Configure one more route for each dialect of the upstream, and one that crosses into it."""
+    config = live_config(url, key)
+    [target] = config.routes[""].targets
+    routes = dict(config.routes)
+    for speaks in _SPEAKS:
+        its = replace(target, key_header=DIALECTS[speaks].key_header.decode())
+        routes[speaks] = replace(config.routes[""], name=speaks, targets=(its,))
+        crossing = replace(routes[speaks], name=f"{speaks}-crossed", targets=(replace(its, speaks=speaks),))
+        routes[crossing.name] = replace(crossing, settings=Settings())
+    return replace(config, routes=routes)
+
+
+def _addressed(request: Request, records: Stream) -> Request:
+    """Return the request with the route and the headers that the upstream's dialect needs."""
+    attempt = attempts_of(records)[-1][0].keys
+    client, upstream = spoken(records[0].keys.get("dialect")), spoken(attempt.get("dialect"))
+    if not client:
+        return request
+    if isinstance(model := attempt.get("model"), str):  # the route had another name for it
+        request = request._replace(body=apply(request.body, locate(request.body, {("model",): dumps(model)})))
+    name = f"{upstream}-crossed" if is_crossed(records) else client
+    needed = () if is_crossed(records) else DIALECTS[client].needed_headers
+    return request._replace(target=f"/{name}".encode() + request.target, headers=[*request.headers, *needed])
 
 
 def _asks_nothing(records: Stream) -> bool:
@@ -134,8 +169,8 @@ def _recorded_request(records: Stream, number: int) -> Request:
     path = request.target.decode("latin-1")
     if (prefix := _PREFIX.match(path)) is not None:
         path = path[prefix.end() :]
-    elif path.partition("?")[0].endswith(_CHAT):  # an imported tape without our prefix
-        path = path[path.index(_CHAT) :]
+    elif end := next((words.path for words in _WORDS if path.partition("?")[0].endswith(words.path)), ""):
+        path = path[path.index(end) :]  # an imported tape without our prefix
     return Request(request.method, f"/v1{path}".encode(), headers, request.body)
 
 
@@ -198,7 +233,7 @@ def _shape_of(records: Stream) -> _Shape:
             shape.ending = event.ending
         elif type(event) in _KINDS and not (refused and isinstance(event, model.UpstreamError)):
             shape.order.setdefault(_KINDS[type(event)])
-    chat = bool(records) and records[0].keys.get("dialect") == "chat"
+    upstream = spoken(attempts_of(records)[-1][0].keys.get("dialect")) or spoken(records[0].keys.get("dialect"))
     body: list[Record] = []
     for record in attempts_of(records)[-1]:
         if record.kind == "rest":
@@ -208,7 +243,7 @@ def _shape_of(records: Stream) -> _Shape:
         # The upstream's clock decides where comments fall, and `[DONE]` has its own event.
         elif record.kind == "frame" and (value := value_of(record)) is not ABSENT:
             kind = ""
-            if not chat:  # the type of a payload, or else the name of its event
+            if upstream != "chat":  # the type of a payload, or else the name of its event
                 said = as_object(value).get("type")
                 kind = said if isinstance(said, str) else record.frame().event.decode("utf-8", "replace")
                 shape.order.setdefault(kind or "data")
@@ -297,7 +332,7 @@ class CarriedIds:
 def _ids_by_name(records: Stream) -> dict[bytes, list[bytes]]:
     """Return the ids of a response by the name of their member, each once, in order."""
     found: dict[bytes, list[bytes]] = {}
-    for member in _ID.finditer(b"".join(data for _, data in reads(attempts_of(records)[-1]))):
+    for member in _ID.finditer(answer_of(records)):
         ids = found.setdefault(member[2], [])
         if member[3] not in ids:
             ids.append(member[3])

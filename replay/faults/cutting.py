@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import RECEIVED, Record
 
-from ..playback.script import ORIGINAL, as_played, attempts_of, script_of
+from ..playback.script import ORIGINAL, as_played, attempts_of, script_of, uncrossed
 from ..redaction.redact import redact
 from ..seal import seal
 from ..sealed.files import parse
@@ -67,7 +67,7 @@ def prefixes_of(streams: Sequence[Sequence[Record]], unit: Unit) -> list[Prefix]
         raise ValueError(f"prefixes are of {' or '.join(get_args(Unit))}, not {unit!r}")
     found: list[Prefix] = []
     for stream, records in enumerate(streams):
-        sizes = [len(record.raw or b"") for record in attempts_of(records)[-1] if record.kind in RECEIVED]
+        sizes = [len(record.raw or b"") for record in attempts_of(uncrossed(records))[-1] if record.kind in RECEIVED]
         ends = [0, *accumulate(sizes)]
         for frames, (end, following) in enumerate(zip(ends, [*ends[1:], ends[-1] + 1], strict=True)):
             found += [Prefix(stream, at, frames) for at in range(end, following if unit == "bytes" else end + 1)]

@@ -14,7 +14,7 @@ from typing import Final
 from wiretape.events.core.json_text import dumps
 
 from ..playback.script import Fault, Script, Step, cut_at, json_answer, spliced
-from .places import FaultError, Place, Places, error_frame, place_of, without_finish
+from .places import FaultError, Place, Places, place_of
 
 __all__ = ["KINDS", "Faults", "Overlay", "overlay"]
 
@@ -209,13 +209,14 @@ def _ended(script: Script, place: Place, fault: Fault | None) -> Script | None:
 
 def _with_error(script: Script, place: Place, message: str) -> Script | None:
     places = Places(script.body)
-    point = places.point(place) if script.unanswered is None and places.dialect else None
-    if point is None:
+    frame = places.error(message) if script.unanswered is None else None
+    point = places.point(place)
+    if frame is None or point is None:
         return None
     kept, tail = point
     if not tail:  # after half a line, another frame could not be read
         kept = max((frame.end for frame in places.frames if frame.end <= kept), default=0)
-    cut, frame = cut_at(script, kept, tail), error_frame(places.dialect, message, len(places.frames))
+    cut = cut_at(script, kept, tail)
     return spliced(replace(cut, steps=[*cut.steps, Step(0.0, frame)]), [])
 
 
@@ -224,8 +225,7 @@ def _without_frame(script: Script, place: Place) -> Script | None:
     frame = places.frame(place)
     if frame is None:
         return None
-    left = without_finish(places.dialect, frame.value) if place.word == "finish" else None
-    return spliced(script, [(frame.start, frame.end, b"" if left is None else frame.with_value(left))])
+    return spliced(script, [(frame.start, frame.end, places.without(frame, place.word))])
 
 
 def _with_frame_twice(script: Script, place: Place) -> Script | None:

@@ -1,16 +1,17 @@
 """The places in a response of any dialect: frames, bytes, text, arguments of calls, and its end."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.chat.chunk import function_of
+from wiretape.events.core import places as dialects
 from wiretape.events.core.errors import WiretapeError
-from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
+from wiretape.events.core.json_text import ABSENT, as_object, dumps, parse
+from wiretape.events.dialects import PLACES as DIALECTS
 from wiretape.events.wire.sse import Decoder
 
-__all__ = ["PLACES", "FaultError", "Place", "Places", "error_frame", "place_of", "without_finish"]
+__all__ = ["PLACES", "FaultError", "Place", "Places", "place_of"]
 
 #: By word: what may follow it. A `char` or a `text` without a number is the first one.
 PLACES: Final[Mapping[str, str]] = MappingProxyType(
@@ -22,10 +23,6 @@ PLACES: Final[Mapping[str, str]] = MappingProxyType(
 _PLACE: Final = re.compile(r"([a-z]+)(?:_call)?(:.*?)?(?:\+(\d{1,9}))?")
 #: The first byte of a character of several bytes.
 _LEAD: Final = re.compile(rb"[\xc2-\xf4](?=[\x80-\xbf])")
-#: Tuples, because a type may be any JSON, also an unhashable list.
-_MESSAGES_TYPES: Final = ("message_start", "content_block_start", "content_block_delta")
-_RESPONSES_ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
-_RESPONSES_ARGUMENTS: Final = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 
 
 class FaultError(WiretapeError):
@@ -68,8 +65,11 @@ class _Frame(NamedTuple):
 
     def with_value(self, value: Any) -> bytes:
         """Return the frame with another value."""
-        head = b"event: %b\n" % self.event if self.event else b""
-        return b"%bdata: %b\n\n" % (head, dumps(value))
+        return _frame(self.event, value)
+
+
+def _frame(event: bytes, value: Any) -> bytes:
+    return b"%bdata: %b\n\n" % (b"event: %b\n" % event if event else b"", dumps(value))
 
 
 class Places:
@@ -84,7 +84,7 @@ class Places:
             value = ABSENT if frame.payload is None else parse(frame.payload)
             self.frames.append(_Frame(start, end, frame.payload, value, frame.event))
             start = end
-        #: `chat`, `responses`, `messages`, or nothing.
+        #: Those of its dialect; None if it has none that is known.
         self.dialect = _dialect_of(frame.value for frame in self.frames)
 
     def point(self, place: Place) -> tuple[int, bytes] | None:
@@ -124,136 +124,54 @@ class Places:
         return next((frame for frame in self.frames if self._has(frame, word)), None)
 
     def _has(self, frame: _Frame, word: str) -> bool:
-        value, choices = as_object(frame.value), _choices(frame.value)
-        kind = value.get("type")
-        match word, self.dialect:
-            case "usage", _:
+        value = as_object(frame.value)
+        match word:
+            case "usage":
                 return bool(value.get("usage"))
-            case "text", "chat":
-                return any(as_object(choice.get("delta")).get("content") for choice in choices)
-            case "text", "messages":
-                return bool(as_object(value.get("delta")).get("text"))
-            case "text", _:
-                return kind == "response.output_text.delta"
-            case "finish", "chat":
-                return any(choice.get("finish_reason") for choice in choices)
-            case "finish" | "done", "responses":
-                return kind in _RESPONSES_ENDS
-            case "finish" | "done", "messages":
-                return kind == ("message_delta" if word == "finish" else "message_stop")
+            case "text" | "finish" | "done" if self.dialect is not None:
+                return frame.payload is not None and self.dialect.has(word, value, frame.payload)
             case _:
-                return word == "done" and frame.payload is not None and frame.payload.strip() == b"[DONE]"
+                return False
+
+    def without(self, frame: _Frame, word: str) -> bytes:
+        """Return what is left of a frame without the part that a place names, if it has others."""
+        if word != "finish" or self.dialect is None:
+            return b""
+        left = self.dialect.without_finish(as_object(frame.value))
+        return b"" if left is None else frame.with_value(left)
+
+    def error(self, message: str) -> bytes | None:
+        """Return an error as each provider sends one inside a stream; None if the dialect is unknown."""
+        if self.dialect is None:
+            return None
+        event, value = self.dialect.error(message, len(self.frames))
+        return _frame(event.encode(), value)
 
     def _in_arguments(self, place: Place) -> tuple[int, bytes] | None:
         """Return the place after so many characters of one call's arguments."""
-        names: dict[Any, str] = {}
-        wanted: Any = ABSENT
+        names: dict[str, str] = {}
+        wanted: str | None = None
         left = place.further
+        if self.dialect is None:
+            return None
         for frame in self.frames:
-            for piece in _call_pieces(self.dialect, frame.value):
+            value = as_object(frame.value)
+            for piece in self.dialect.calls(value):
                 names[piece.call] = names.get(piece.call, "") + piece.name
-                if wanted is ABSENT and piece.text and place.name in ("*", names[piece.call]):
+                if wanted is None and piece.text and place.name in ("*", names[piece.call]):
                     wanted = piece.call
                 if piece.call != wanted:
                     continue
                 if len(piece.text) >= left:
-                    return frame.start, frame.with_value(_shortened(self.dialect, frame.value, piece, left))
+                    return frame.start, frame.with_value(self.dialect.shortened(value, piece, left))
                 left -= len(piece.text)
         return None
 
 
-# -- dialects ---------------------------------------------------------------------------------------------------------
-
-
-class _CallPiece(NamedTuple):
-    """What a frame adds to the name and the arguments of one call."""
-
-    #: The call's index, which may be any JSON.
-    call: str
-    name: str
-    text: str
-    #: Its position in the frame.
-    choice: int = 0
-    at: int = 0
-
-
-def _dialect_of(values: Iterable[Any]) -> str:
-    """Return the dialect of the first frame that only one of them has."""
+def _dialect_of(values: Iterable[Any]) -> dialects.Places | None:
+    """Return the dialect of the first frame that only one of them has: two send `error`."""
     for value in map(as_object, values):
-        kind = value.get("type")
-        if "choices" in value:
-            return "chat"
-        if isinstance(kind, str) and kind.startswith("response."):
-            return "responses"
-        if kind in _MESSAGES_TYPES:
-            return "messages"
-    return ""
-
-
-def _call_pieces(dialect: str, value: Any) -> Iterator[_CallPiece]:
-    """Yield the pieces of calls in a frame."""
-    frame = as_object(value)
-    if dialect == "chat":
-        for number, choice in enumerate(_choices(frame)):
-            for at, call in enumerate(map(as_object, as_list(as_object(choice.get("delta")).get("tool_calls")))):
-                inner, custom = function_of(call)
-                said = as_object(inner)
-                key = repr((choice.get("index"), call.get("index", at)))
-                text = _str(said.get("input" if custom else "arguments"))
-                yield _CallPiece(key, _str(said.get("name")), text, number, at)
-        return
-    kind, delta = frame.get("type"), as_object(frame.get("delta"))
-    key = repr(frame.get("index" if dialect == "messages" else "output_index"))
-    if kind in ("content_block_start", "response.output_item.added"):
-        begun = as_object(frame.get("content_block" if dialect == "messages" else "item"))
-        yield _CallPiece(key, _str(begun.get("name")), "")
-    elif delta.get("type") == "input_json_delta":
-        yield _CallPiece(key, "", _str(delta.get("partial_json")))
-    elif kind in _RESPONSES_ARGUMENTS:
-        yield _CallPiece(key, "", _str(frame.get("delta")))
-
-
-def _shortened(dialect: str, value: Any, piece: _CallPiece, length: int) -> Any:
-    """Return a frame with so many characters of a piece and nothing after it."""
-    text = piece.text[:length]
-    if dialect == "responses":
-        return {**value, "delta": text}
-    if dialect == "messages":
-        return {**value, "delta": {**value["delta"], "partial_json": text}}
-    choices = list(value["choices"])
-    choice = choices[piece.choice]
-    calls = list(choice["delta"]["tool_calls"][: piece.at + 1])
-    inner, custom = function_of(calls[-1])
-    cut = {**as_object(inner), "input" if custom else "arguments": text}
-    calls[-1] = {**calls[-1], "custom" if custom else "function": cut}
-    choices[piece.choice :] = [{**choice, "delta": {**choice["delta"], "tool_calls": calls}, "finish_reason": None}]
-    return {**value, "choices": choices}
-
-
-def without_finish(dialect: str, value: Any) -> Any:
-    """Return a frame without its finish reason; None if nothing else is left."""
-    choices = _choices(value)
-    has_more = any(any(as_object(choice.get("delta")).values()) for choice in choices)
-    if dialect != "chat" or (not has_more and "usage" not in value):
-        return None
-    return {**value, "choices": [{**choice, "finish_reason": None} for choice in choices]}
-
-
-def error_frame(dialect: str, message: str, number: int) -> bytes:
-    """Return an error as each provider sends one inside a stream."""
-    if dialect == "messages":
-        value: dict[str, Any] = {"type": "error", "error": {"type": "overloaded_error", "message": message}}
-    elif dialect == "responses":
-        value = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": number}
-    else:
-        error = {"message": message, "type": "server_error", "param": None, "code": "server_error"}
-        return b"data: %b\n\n" % dumps({"error": error})
-    return b"event: error\ndata: %b\n\n" % dumps(value)
-
-
-def _choices(value: Any) -> list[dict[str, Any]]:
-    return [as_object(choice) for choice in as_list(as_object(value).get("choices"))]
-
-
-def _str(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+        found = [each for each in DIALECTS.values() if each.known(value)]
+        if len(found) == 1:
+            return found[0]
+    return None

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from wiretape.events.chat.request import facts, results_in
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, parse
 from wiretape.events.core.model import ForeignFrame, Repaired, Terminator
 from wiretape.events.core.settings import Settings
+from wiretape.events.dialects import DIALECTS, PLACES
 from wiretape.events.emit import EMITTER_VERSION, Emitter, events
 from wiretape.events.tape.record import FORMAT, NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder
@@ -25,12 +25,12 @@ from wiretape.proxy.store.catalogue_row import digests, request_digest
 from wiretape.proxy.upstream.connection import CODINGS, Inflater, WireError
 
 __all__ = [
-    "CHAT",
     "LOSSES",
     "Clock",
     "Contents",
     "Imported",
     "decoded",
+    "dialect_of",
     "frames_of",
     "guessed_target",
     "microseconds",
@@ -40,7 +40,6 @@ __all__ = [
     "status_of",
 ]
 
-CHAT: Final = "/chat/completions"
 _EVENT_STREAM: Final = "text/event-stream"
 #: How much of a response is searched for its first payload when its request is unknown.
 _GUESSED_FROM_BYTES: Final = 65_536
@@ -49,13 +48,11 @@ _COMPRESSED: Final = (b"\x1f\x8b", b"\x78", b"\x58", b"\x68")
 
 #: The distance of reads without a recorded time.
 _STEP_US: Final = 1
+_CHAT: Final = PLACES["chat"]
 _JSON_LINES: Final = frozenset({"application/jsonl", "application/ndjson", "application/x-ndjson"})
-#: How the types of events begin in Messages, Cohere and Responses, and the types of their last events.
-_TYPES: Final = ("message_", "message-start", "content_block_", "content-start", "content-delta", "response.")
-_LAST_TYPES: Final = frozenset(
-    ["message_stop", "message-end", "error"]
-    + [f"response.{how}" for how in ("completed", "incomplete", "failed", "cancelled", "done")]
-)
+#: Types of events of protocols that are no dialect of ours (Cohere), and types of last events.
+_TYPES: Final = ("message-start", "content-start", "content-delta")
+_LAST_TYPES: Final = frozenset({"message-end", "error"})
 
 _Headers = Sequence[tuple[str, str]]
 
@@ -178,18 +175,16 @@ def guessed_target(body: bytes) -> str:
     """Guess the request path of a response from its first payload."""
     for frame in Decoder().feed(body[:_GUESSED_FROM_BYTES] + b"\n\n"):
         value = as_object(parse(frame.payload)) if frame.payload else {}
-        kind = str(value.get("type"))
-        if kind.startswith("response."):
-            return "/v1/responses"
-        if kind == "message_start":
-            return "/v1/messages"
+        known = [places for places in PLACES.values() if places.known(value)]
         if value.get("object") == "text_completion":
             return "/v1/completions"
+        if len(known) == 1 and value.get("type") != "error":
+            return f"/v1{known[0].words.path}"
         recorder = Recorder()
         opened = recorder.record("open", 0, {"format": FORMAT, "stream": "", "dialect": "chat"})
         seen = events([opened, *recorder.read(0, frame.raw)] if frame.payload else [])
         if any(not isinstance(event, ForeignFrame | Repaired | Terminator) for event in seen):
-            return f"/v1{CHAT}"
+            return f"/v1{_CHAT.words.path}"  # its upstreams leave out most
     return "/v1"
 
 
@@ -217,6 +212,14 @@ def microseconds(value: Any) -> int | None:
         return None
 
 
+def dialect_of(target: str) -> str:
+    """Return the dialect of the requests to a path; empty if none has it."""
+    path = target.partition("?")[0]
+    if "/threads/" in path:  # OpenAI's messages of a thread are no requests to a model
+        return ""
+    return next((name for name in DIALECTS if path.endswith(PLACES[name].words.path)), "")
+
+
 def _header(headers: _Headers, name: str) -> str:
     return next((value for each, value in headers if each.lower() == name), "")
 
@@ -226,15 +229,15 @@ def _header(headers: _Headers, name: str) -> str:
 
 def records_of(one: Imported, source: str, stream: str) -> list[Record]:
     """Return the records of one stream; equal exchanges give equal records."""
-    chat = one.method == "POST" and one.target.partition("?")[0].endswith(CHAT)
+    dialect = dialect_of(one.target) if one.method == "POST" else ""
     recorder, clock = Recorder(), one.clock
     request = parse(one.request_body) if one.request_body else ABSENT
-    records = [_open(recorder, one, source, stream, chat=chat)]
-    records += _request(recorder, one, request, chat=chat)
+    records = [_open(recorder, one, source, stream, dialect)]
+    records += _request(recorder, one, request, dialect)
     records += recorder.attempt(clock.attempt, {"number": 1, "upstream": one.upstream})
     head = {"status": one.status, "headers": taped_answer(_raw(one.headers)), **one.framing}
     records.append(recorder.record("head", clock.head, head | ({"decoded": one.decoded} if one.decoded else {})))
-    framed = _is_framed(one, chat=chat, streams=request is ABSENT or as_object(request).get("stream") is True)
+    framed = _is_framed(one, dialect, streams=request is ABSENT or as_object(request).get("stream") is True)
     t = clock.head
     for number, (at, data) in enumerate(one.reads):
         t = at or clock.head + _STEP_US * (number + 1)
@@ -242,15 +245,15 @@ def records_of(one: Imported, source: str, stream: str) -> list[Record]:
             records += recorder.read(t, data) if framed else [recorder.body(t, data)]
     end = max(t, clock.end if clock.end is not None else t + _STEP_US)
     records += recorder.rest(end)
-    return [*records, recorder.end(end, {**_ended(one, records, chat=chat), **one.framed})]
+    return [*records, recorder.end(end, {**_ended(one, records, dialect), **one.framed})]
 
 
-def _open(recorder: Recorder, one: Imported, source: str, stream: str, *, chat: bool) -> Record:
+def _open(recorder: Recorder, one: Imported, source: str, stream: str, dialect: str) -> Record:
     settings = Settings()
     keys: dict[str, Any] = {
         "format": FORMAT,
         "stream": stream,
-        "dialect": "chat" if chat else "",
+        "dialect": dialect,
         "profile": settings.profile,
         "settings": {"on_partial": settings.on_partial, "tools": settings.tools},
         "emitter": EMITTER_VERSION,
@@ -262,26 +265,28 @@ def _open(recorder: Recorder, one: Imported, source: str, stream: str, *, chat: 
     return recorder.record("open", 0, keys)
 
 
-def _request(recorder: Recorder, one: Imported, request: Any, *, chat: bool) -> list[Record]:
+def _request(recorder: Recorder, one: Imported, request: Any, dialect: str) -> list[Record]:
     keys: dict[str, Any] = {
         "method": one.method,
         "path": masked_path(one.target.encode("utf-8", "surrogateescape")),
         "headers": taped_request(_raw(one.request_headers)),
     }
-    if chat:
-        keys["facts"] = facts({"stream": True} if request is ABSENT else request).to_keys()
-        keys["messages"] = len(as_list(as_object(request).get("messages")))
+    spoken = DIALECTS.get(dialect)
+    if spoken is not None:
+        keys["facts"] = spoken.facts({"stream": True} if request is ABSENT else request).to_keys()
+        lists = (as_object(request).get(name) for name in PLACES[dialect].words.conversation)
+        keys["messages"] = sum(len(as_list(each)) for each in lists)
     records = [recorder.record("request", one.clock.request, keys, one.request_body or None)]
-    if (found := results_in(request) if chat else None) is not None:
+    if (found := None if spoken is None else spoken.results_in(request)) is not None:
         arguments = digests(each.arguments for each in found.results)
         results = results_keys(found, arguments, request_digest(one.request_body or b""))
         records.append(recorder.record("results", one.clock.request, results))
     return records
 
 
-def _is_framed(one: Imported, *, chat: bool, streams: bool) -> bool:
+def _is_framed(one: Imported, dialect: str, *, streams: bool) -> bool:
     """Decide whether the body is recorded as frames, as `proxy/relay` does."""
-    if not chat or not streams:
+    if not dialect or not streams:
         return one.content_type == _EVENT_STREAM
     if one.status >= 400 or one.content_type == "application/json":
         return False
@@ -297,8 +302,8 @@ def _raw(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
 # -- the ending -------------------------------------------------------------------------------------------------------
 
 
-def _ended(one: Imported, records: Sequence[Record], *, chat: bool) -> dict[str, Any]:
-    if not chat:
+def _ended(one: Imported, records: Sequence[Record], dialect: str) -> dict[str, Any]:
+    if not dialect:
         cut = one.cause == "eof" and ("broke" in one.framed or ("framed" not in one.framed and _is_cut(one, records)))
         ending, flags = exchange_ending(one.status, one.cause, cut=cut)
         return {"cause": one.cause, "ending": one.ending or ending, "flags": list(one.flags if one.ending else flags)}
@@ -327,16 +332,19 @@ def _is_cut(one: Imported, records: Sequence[Record]) -> bool:
 
 
 def _lacks_last_event(payloads: Sequence[bytes]) -> bool:
-    """Report whether a known protocol began and its last event is missing; as for chat, a finish reason is enough."""
+    """Report whether a known protocol began and its last event is missing; in chat a finish is enough."""
     began = closed = False
     for payload in payloads:
         value = as_object(parse(payload))
         kind, what = str(value.get("type")), str(value.get("object"))
         items = [as_object(item) for each in value.values() for item in as_list(each)]
-        began |= kind.startswith(_TYPES) or what in ("text_completion", "chat.completion.chunk")
+        began |= kind.startswith(_TYPES) or what == "text_completion"
+        began |= kind != "error" and any(places.known(value) for places in PLACES.values())
         began |= what.startswith("thread.") or "candidates" in value  # Assistants, Gemini
         began |= value.get("done") is False and not value.keys().isdisjoint(("message", "response"))  # Ollama
-        closed |= payload.strip() == b"[DONE]" or kind in _LAST_TYPES or value.keys() == {"error"}
-        closed |= any(item.get("finish_reason") or item.get("finishReason") for item in items)
+        closed |= any(places.has("done", value, payload) for places in PLACES.values())
+        closed |= kind in _LAST_TYPES or value.keys() == {"error"}
+        closed |= _CHAT.has("finish", value, payload)
+        closed |= any(item.get("finishReason") for item in items)
         closed |= value.get("done") is True or bool(as_object(value.get("promptFeedback")).get("blockReason"))
     return began and not closed

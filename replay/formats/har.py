@@ -18,7 +18,7 @@ from wiretape.events.core.json_text import as_list, as_object, dumps, parse
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
 
-from ..playback.script import attempts_of
+from ..playback.script import attempts_of, is_crossed, uncrossed
 from ..redaction.plain_text import headers_on
 from .exchange import Clock, Contents, Imported, decoded, microseconds, reads_of, split_url, status_of
 
@@ -169,7 +169,8 @@ def to_har(streams: Iterable[Sequence[Record]], header: Mapping[str, Any] = NO_K
     losses: Counter[str] = Counter()
     entries: list[dict[str, Any]] = []
     for records in streams:
-        entries.append(_entry(records))
+        entries.append(_entry(uncrossed(records)))
+        losses["merged"] += is_crossed(records)
         losses["attempts"] += len(attempts_of(records)) > 1
         losses["headless"] += all(record.kind != "head" for record in attempts_of(records)[-1])
     log: dict[str, Any] = {"version": "1.2", "creator": {"name": "wiretape", "version": "1"}, "entries": entries}

@@ -18,6 +18,7 @@ from wiretape.events.chat.chunk import CALLS, envelope, payloads
 from wiretape.events.core import model
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, is_object, parse
+from wiretape.events.dialects import PLACES
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import reads
@@ -27,12 +28,13 @@ from wiretape.proxy.http1 import Dechunker, MalformedError
 from ..playback.script import attempts_of
 from ..sealed.playable import unplayable
 from ..sealed.sealed import MARK
-from .exchange import CHAT, Contents, Imported, decoded, frames_of, guessed_target, records_of
+from .exchange import Contents, Imported, decoded, frames_of, guessed_target, records_of
 from .har import from_har
 from .vcr import from_vcr
 
 __all__ = ["EXPORTS", "FORMATS", "Export", "Format", "Outcome", "detected", "read", "to_sse"]
 
+_CHAT: Final = PLACES["chat"].words
 _STATUS: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})(?: [^\r\n]*)?\r?\n")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*\r?\n")
 _LINE_END: Final = re.compile(rb"\r?\n")
@@ -120,7 +122,7 @@ def _exchanges(rows: list[Any], losses: Counter[str]) -> Iterator[Imported]:
             yield _failed(response, request)
         elif any(name in response for name in _RESULTS):
             reads_ = [(0, frame) for frame in _frames(response, match, number)]
-            yield Imported(target=f"/v1{CHAT}", request_body=request, reads=reads_, upstream="aimock")
+            yield Imported(target=f"/v1{_CHAT.path}", request_body=request, reads=reads_, upstream="aimock")
         else:
             losses["other_protocols"] += 1  # images, audio, embeddings
 
@@ -141,7 +143,7 @@ def _failed(response: dict[str, Any], request: bytes | None) -> Imported:
     if isinstance(after, int) and not isinstance(after, bool):
         headers.append(("retry-after", str(after)))
     return Imported(
-        target=f"/v1{CHAT}",
+        target=f"/v1{_CHAT.path}",
         request_body=request,
         status=status if type(status) is int and 400 <= status <= 599 else 500,
         headers=headers,
@@ -154,7 +156,7 @@ def _failed(response: dict[str, Any], request: bytes | None) -> Imported:
 def _frames(response: dict[str, Any], match: dict[str, Any], number: int) -> list[bytes]:
     name, created = response.get("model", match.get("model")), response.get("created")
     head = envelope(
-        _text(response.get("id") or f"chatcmpl-aimock-{number}"),
+        _text(response.get("id") or f"{_CHAT.id_prefixes[0]}aimock-{number}"),
         name if isinstance(name, str) else "aimock",
         created if type(created) is int else 0,
     )
@@ -271,7 +273,7 @@ EXPORTS: Final[Mapping[str, Export]] = MappingProxyType(
         "har": Export(
             "HAR 1.2 with `_chunks`, `_ending` and `_wiretape`",
             ("client", "settings"),
-            ("attempts", "headless"),
+            ("attempts", "headless", "merged"),
         ),
     }
 )

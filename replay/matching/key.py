@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, as_object, dumps, is_list, is_object, parse
+from wiretape.events.dialects import PLACES
 from wiretape.proxy.key_patterns import masked_path
 
 from ..normalize.volatile import dated, loosened, settled
@@ -42,21 +43,27 @@ KEY_CHARS: Final = 16
 LEFT_OUT: Final = frozenset(
     {"client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "session_id", "user"}
 )
+_WORDS: Final = [places.words for places in PLACES.values()]
 #: Message members that only the provider can read, and that differ in every recording.
-SEALED_WORDS: Final = frozenset({"encrypted_content", "signature", "thought_signature"})
+SEALED_WORDS: Final = frozenset[str]().union(*(words.proofs for words in _WORDS))
+#: Types of parts whose `data` is such a member.
+_SEALED_TYPES: Final = frozenset[str]().union(*(words.sealed_types for words in _WORDS))
 #: Members that name a call, a message, an item or a response; each id counts as a number, by first use.
-IDS: Final = frozenset({"call_id", "id", "item_id", "previous_response_id", "tool_call_id", "tool_use_id"})
-#: Paths of the dialects that are understood.
-_DIALECT_PATHS: Final = ("/chat/completions", "/responses", "/messages", "/v1/runs", "/tool_outputs")
-_CONVERSATION: Final = ("conversation_history", "input", "messages")
+IDS: Final = frozenset[str]().union(*(words.ids for words in _WORDS))
+#: Of a request: members that name a stored response; of an item: types that do.
+_STORED: Final = frozenset[str]().union(*(words.stored for words in _WORDS))
+#: Ends of the paths that are understood: those of the dialects, and of Wiretape's runs.
+_UNDERSTOOD: Final = (*(words.path for words in _WORDS), "/v1/runs", "/tool_outputs")
+_CONVERSATION: Final = frozenset({"conversation_history"}).union(*(words.conversation for words in _WORDS))
 #: Members in which a client describes its surroundings, such as today's date.
-_SURROUNDINGS: Final = ("system", "instructions")
+_SURROUNDINGS: Final = frozenset[str]().union(*(words.surroundings for words in _WORDS))
 #: Tuples, because a role may be any JSON, also an unhashable list.
 _SURROUNDING_ROLES: Final = ("system", "developer")
-_RESULT_ROLES: Final = ("tool", "function")
+#: Roles and types of results, also on lists of another dialect's items; other types end in `_output`.
+_RESULTS: Final = tuple(sorted({name for words in _WORDS for name in words.results}))
 #: Members that a model fills: an `id` inside may be an order or a customer.
 _TOOL_INPUT: Final = ("action", "arguments", "input", "operation", "parameters", "tools")
-_RESULT_IDS: Final = ("tool_call_id", "tool_use_id", "call_id")
+_RESULT_IDS: Final = tuple(name for words in _WORDS for name in words.result_ids)
 _NUMBERED: Final = re.compile(r"id \d+")
 #: Schemas are ten or twenty deep. Each level takes at most four Python frames of 1,000.
 _NESTING_MAX: Final = 100
@@ -95,7 +102,7 @@ def canonical(method: str, path: str, body: bytes, reading: Reading = "settled")
         value = ABSENT
     if value is ABSENT:
         form: Any = {"sha256": hashlib.sha256(without_boundary(body)).hexdigest()}
-    elif path.partition("?")[0].endswith(_DIALECT_PATHS) and is_object(value):
+    elif path.partition("?")[0].endswith(_UNDERSTOOD) and is_object(value):
         form = reader.request(value)
     else:
         form = _plain(value)
@@ -187,7 +194,7 @@ class _Reader:
             elif name == "tools" and is_list(value):
                 form[name] = sorted(map(_plain, value), key=dumps)  # plugins register in any order
             elif name in IDS:
-                form[name] = self._id(value, stored=name == "previous_response_id")
+                form[name] = self._id(value, stored=name in _STORED)
             else:
                 form[name] = _plain(value)
         return form
@@ -214,16 +221,16 @@ class _Reader:
     def _member(self, name: str, value: Any, message: Mapping[str, Any]) -> Any:
         kind, role = message.get("type"), message.get("role")
         if name in IDS:
-            return self._id(value, stored=kind == "item_reference")
+            return self._id(value, stored=isinstance(kind, str) and kind in _STORED)
         if name in _TOOL_INPUT:
             return _unquoted(value) if name == "arguments" and isinstance(value, str) else _plain(value)
-        is_result = name == "content" and (role in _RESULT_ROLES or kind == "tool_result")
-        is_output = str(kind).endswith("_output") or (kind is None and "call_id" in message)  # for a run
+        is_result = name == "content" and (role in _RESULTS or kind in _RESULTS)
+        is_output = str(kind).endswith("_output") or (kind is None and not message.keys().isdisjoint(_RESULT_IDS))
         if is_result or (name == "output" and is_output):
             return self._machine_text(_unquoted(value) if isinstance(value, str) else self._message(value), settled)
         if name == "content" and role in _SURROUNDING_ROLES:
             return self._machine_text(self._message(value), dated)
-        if name == "data" and kind in ("redacted_thinking", "reasoning.encrypted"):
+        if name == "data" and isinstance(kind, str) and kind in _SEALED_TYPES:
             return "sealed"
         return self._message(value)
 
@@ -245,7 +252,7 @@ def _result_number(form: Any) -> int:
     if not is_object(form):
         return 0
     kind = form.get("type")
-    is_result = form.get("role") in _RESULT_ROLES or kind == "tool_result" or str(kind).endswith("_output")
+    is_result = form.get("role") in _RESULTS or kind in _RESULTS or str(kind).endswith("_output")
     id_ = next((form[name] for name in _RESULT_IDS if name in form), None)
     if not is_result or not isinstance(id_, str) or not _NUMBERED.fullmatch(id_):
         return 0

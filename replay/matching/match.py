@@ -15,9 +15,8 @@ from typing import Any, Final, Literal, NamedTuple
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import as_list, as_object, dumps, parse
 from wiretape.events.tape.record import NO_KEYS, Record
-from wiretape.events.tape.tape import reads
 
-from ..playback.script import Request, Script, json_answer
+from ..playback.script import Request, Script, answer_of, json_answer
 from ..redaction.plain_text import headers_to_send, plain_body
 from ..redaction.redact import blanked, blanked_path, redact
 from ..redaction.user_rules import Redaction
@@ -257,7 +256,7 @@ class Miss:
 
     @property
     def script(self) -> Script:
-        """The response; SDKs show `message`."""
+        """The response in a shape that clients of every dialect read; SDKs show `message`."""
         error = {
             "message": "\n".join(self.lines()),
             "type": "wiretape_miss",
@@ -269,7 +268,7 @@ class Miss:
             "differences": [drift._asdict() for drift in self.drift[:_DRIFTS_MAX]],
             "record": self.record,
         }
-        response = json_answer(dumps({"error": error}), MISS_STATUS)
+        response = json_answer(dumps({"type": "error", "error": error}), MISS_STATUS)
         return replace(response, headers=[*response.headers, NO_RETRY])
 
 
@@ -306,7 +305,7 @@ class Deck:
     @cached_property
     def _ids_by_stream(self) -> Sequence[frozenset[str]]:
         """The ids that each response names."""
-        bodies = [b"".join(data for _, data in reads(row.records)) for row in self.rows]
+        bodies = [answer_of(row.records) for row in self.rows]
         return [frozenset(found[1].decode("utf-8", "replace") for found in _GIVEN_ID.finditer(body)) for body in bodies]
 
     @cached_property

@@ -1,16 +1,16 @@
 """Rename or set values that change from one recording to the next; all other bytes stay.
 
-These are ids of responses, messages and calls (also in later requests), creation times, fingerprints, padding, request
-ids, rate limits and processing times, what `results` records know from elsewhere, and loopback ports. In responses of
-other kinds (images, files) only ids with the prefix of a conversation's are renamed.
+These are ids of responses, messages and calls and what only the provider can read (also in later requests), creation
+times, fingerprints, padding, request ids, rate limits and processing times, what `results` records know from elsewhere,
+and loopback ports. In responses of other kinds (images, files) only ids with a conversation's prefix are renamed.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from wiretape.events.chat.chunk import CHOICES
 from wiretape.events.core.json_text import Edit, as_list, dumps, is_object
+from wiretape.events.dialects import PLACES
 from wiretape.events.tape.record import Record
 
 from ..sealed.texts import ASKED, Scalar, Text, edited, texts
@@ -20,24 +20,36 @@ __all__ = ["normalise"]
 #: One second in 2001, which is obviously not the real time.
 _CREATED: Final = b"1000000000"
 _CREATED_TEXT: Final = "2001-09-09T01:46:40Z"
-#: Members of conversations.
-_ID_NAME: Final = re.compile(
-    r"id|toolCallId|(?:approval_request|call|container|generation|item|message|previous_response|request|response"
-    r"|run|tool_call|tool_use)_id"
-)
 _TIME_NAME: Final = re.compile(r"created|(?:created|completed|expires)_at")
-_WORTH_A_LOOK: Final = re.compile(rb'"(?:id|toolCallId|created|system_fingerprint|obfuscation|p)"|(?:_at|_id)"')
+_WORDS: Final = [places.words for places in PLACES.values()]
+_IDS: Final = {"toolCallId", *(name for words in _WORDS for name in words.ids)}
+_ID_NAME: Final = re.compile(
+    "|".join(sorted(_IDS)) + r"|(?:approval_request|container|generation|message|request|response|run)_id"
+)
+#: Signatures and encrypted thoughts, which clients send back word for word.
+_PROOFS: Final = frozenset[str]().union(*(words.proofs for words in _WORDS))
+_WORTH_A_LOOK: Final = re.compile(
+    rb'"(?:id|toolCallId|created|system_fingerprint|obfuscation|p|%b)"|(?:_at|_id)"'
+    % "|".join(sorted(_PROOFS)).encode()
+)
 #: Members that a user or a model fills, and settings that last.
 _CONTENT: Final = frozenset(
     {"args", "arguments", "conversation", "input", "logprobs", "metadata", "parameters", "prompt", "schema", "tools"}
 )
 #: Members of a request that repeat ids of earlier responses.
-_EARLIER: Final = frozenset({"conversation_history", "input", "messages", "previous_response_id", "tool_outputs"})
-#: Prefixes of ids; every other id becomes an `id-`.
-_PREFIX: Final = re.compile(
-    r"(?:chatcmpl-|cmpl-|gen-|msg_|resp_|call_|toolu_|srvtoolu_|fc_|ctc_|rs_|ws_|fs_|ci_|cu_|ig_|lsh_|mcp_|mcpl_|mcpr_"
-    r"|req_|run_|fp_|id-)"
+_EARLIER: Final = frozenset({"conversation_history", "tool_outputs"}).union(
+    *({*words.conversation, *words.stored} for words in _WORDS)
 )
+#: Prefixes of ids, those of one dialect and of all; every other id becomes an `id-`.
+_PREFIXES: Final = (
+    *(prefix for words in _WORDS for prefix in words.id_prefixes),
+    "req_",
+    "run_",
+    "fp_",
+    "proof_",
+    "id-",
+)
+_PREFIX: Final = re.compile(f"(?:{'|'.join(_PREFIXES)})")
 #: An id with such a prefix is renamed also in responses of unknown dialects.
 _PREFIXED: Final = re.compile(_PREFIX.pattern + r"[\w.:-]+")
 #: Padding that recites the alphabet.
@@ -58,13 +70,19 @@ _PORT: Final = re.compile(
 
 
 class _Names:
-    """New names, numbered by first use for each prefix. A new name keeps its name when it is seen again."""
+    """New names, numbered by first use for each prefix. A new name keeps its name when it is seen again.
 
-    def __init__(self) -> None:
+    Ids that emission made of the name of a stream stay, since a replay gives them out again.
+    """
+
+    def __init__(self, streams: Iterable[str]) -> None:
         self._known: dict[str, str] = {}
         self._count: dict[str, int] = {}
+        self._made = re.compile("|".join(map(re.escape, streams)) or r"(?!)")
 
     def of(self, name: str, kind: str = "") -> str:
+        if self._made.search(name):
+            return name
         if name not in self._known:
             match = _PREFIX.match(name)
             prefix = kind or (match[0] if match else "id-")
@@ -79,7 +97,8 @@ class _Names:
 
 def normalise(streams: Sequence[Sequence[Record]]) -> list[list[Record]]:
     """Return the streams of one conversation, normalised; normalised streams come back unchanged."""
-    names = _Names()
+    opened = (records[0].keys.get("stream") for records in streams if records)
+    names = _Names(stream for stream in opened if isinstance(stream, str) and len(stream) > _WORD_CHARS_MAX)
     done: list[list[Record]] = []
     for records in streams:
         if records and isinstance(run := records[0].keys.get("run"), str):
@@ -106,11 +125,7 @@ def _changes(text: Text, names: _Names) -> Iterator[Edit]:
 
 def _is_known(value: Any) -> bool:
     """Return whether a frame or response is of a known dialect, in which every id and time is volatile."""
-    if not is_object(value):
-        return False
-    kind = value.get("type")
-    known = isinstance(kind, str) and kind.startswith(("response.", "message", "content_block", "ping", "error"))
-    return known or CHOICES in value or value.get("object") == "response"
+    return is_object(value) and any(places.known(value) for places in PLACES.values())
 
 
 def _renamed(scalar: Scalar, token: bytes, names: _Names, *, known: bool | None) -> bytes | None:
@@ -124,11 +139,12 @@ def _renamed(scalar: Scalar, token: bytes, names: _Names, *, known: bool | None)
     if scalar.sort == "other":
         return _CREATED if known and _TIME_NAME.fullmatch(name) and token[:1] in b"123456789" else None
     value = token[1:-1].decode("utf-8", "replace")
-    if value and "\\" not in value and _ID_NAME.fullmatch(name):
-        # A request only names what came before.
-        is_earlier = known is None and path[0] in _EARLIER
-        if known or is_earlier or (known is False and _PREFIXED.fullmatch(value)):
-            return dumps(names.of(value))
+    is_earlier = known is None and path[0] in _EARLIER  # a request only names what came before
+    may_be_id = value and "\\" not in value and _ID_NAME.fullmatch(name)
+    if may_be_id and (known or is_earlier or (known is False and _PREFIXED.fullmatch(value))):
+        return dumps(names.of(value))
+    if value and name in _PROOFS and (known or is_earlier):
+        return dumps(names.of(value, "proof_"))
     if known and _TIME_NAME.fullmatch(name) and _DAY.match(value):
         return dumps(_CREATED_TEXT)
     if known and name == "system_fingerprint" and value:
@@ -159,9 +175,18 @@ def _with_keys(record: Record, names: _Names) -> Record:
         case "attempt" | "failed":
             texts = {name: keys[name] for name in ("upstream", "message") if isinstance(keys.get(name), str)}
             keys = {**keys, **{name: _PORT.sub(r"\1\2", text) for name, text in texts.items()}}
+            if "crossing" in keys:
+                keys |= {"crossing": _echoed(keys["crossing"], names)}
         case _:
             return record
     return record._replace(keys=keys)
+
+
+def _echoed(value: Any, names: _Names) -> Any:
+    """Rename the ids that an answer repeats of its request."""
+    if is_object(value):
+        return {name: _echoed(each, names) for name, each in value.items()}
+    return names.known(value) if isinstance(value, str) else value
 
 
 def _header(pair: Any, names: _Names) -> Any:

@@ -1,5 +1,8 @@
 """One scripted HTTP response as data: its chunks, their delays and the way it ends; and what turns records into one.
 
+A recording is played as its upstream sent it, so that a client meets the upstream's faults. Where client and upstream
+spoke different dialects, it is played as the client got it.
+
 Where the proxy or the client left first, the rest is silence, because nothing says what would have come. Older tapes
 without `framing` and `framed` leave the ending to a guess, as docs/replay.md describes.
 """
@@ -11,8 +14,9 @@ from math import inf
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wiretape.events.core.json_text import as_list
-from wiretape.events.emit import Emitter
+from wiretape.events.core.json_text import as_list, as_object
+from wiretape.events.dialects import spoken
+from wiretape.events.emit import Emitter, emit
 from wiretape.events.tape.record import NO_KEYS, Record
 from wiretape.events.tape.tape import Recorder, reads
 
@@ -28,14 +32,17 @@ __all__ = [
     "Speed",
     "Splice",
     "Step",
+    "answer_of",
     "as_played",
     "attempts_of",
     "cut_at",
     "event_stream",
     "head_of",
+    "is_crossed",
     "json_answer",
     "script_of",
     "spliced",
+    "uncrossed",
 ]
 
 _Header = tuple[bytes, bytes]
@@ -187,6 +194,9 @@ _CAUSES: Final[Mapping[str, Fault | None]] = MappingProxyType(
     {**_BROKE, "framed": None, "status": None, "upstream_error": None, "eof": Fault.CUT}
 )
 
+#: Endings of which a client need not hear.
+_UNTOLD: Final = frozenset({None, "client_gone", "shutdown", "crashed", "internal"})
+
 #: By the way a response ends: its cause and ending in the `end` record, and what broke the connection.
 _ENDS: Final[Mapping[Fault | None, tuple[str, str, str]]] = MappingProxyType(
     {
@@ -241,6 +251,8 @@ def head_of(records: Sequence[Record]) -> Mapping[str, Any]:
 
 def script_of(records: Sequence[Record], *, speed: Speed = INSTANT, all_headers: bool = True) -> Script:
     """Return what the upstream sent in the last attempt; `all_headers` includes those that browsers obey."""
+    if is_crossed(records):
+        return _crossed(records, speed)
     attempt = attempts_of(records)[-1]
     began = attempt[0].t
     head = next((record for record in attempt if record.kind == "head"), None)
@@ -274,6 +286,48 @@ def script_of(records: Sequence[Record], *, speed: Speed = INSTANT, all_headers:
     return script if _keys_of(records, "request").get("method") == "HEAD" else _with_length(script)
 
 
+def is_crossed(records: Sequence[Record]) -> bool:
+    """Report whether the upstream that answered spoke another dialect than the client."""
+    if not records:
+        return False
+    client, upstream = (spoken(one.keys.get("dialect")) for one in (records[0], attempts_of(records)[-1][0]))
+    return bool(client and upstream) and client != upstream
+
+
+def answer_of(records: Sequence[Record]) -> bytes:
+    """Return the bytes of the answer as `script_of` plays them."""
+    attempt = attempts_of(records)[-1]
+    return emit(records) if is_crossed(records) else b"".join(data for _, data in reads(attempt))
+
+
+def uncrossed(records: Sequence[Record]) -> Sequence[Record]:
+    """Return a tape on which the upstream sent what the client got, if they spoke different dialects."""
+    return as_played(records, script_of(records, speed=ORIGINAL)) if is_crossed(records) else records
+
+
+def _crossed(records: Sequence[Record], speed: Speed) -> Script:
+    """Return what the client got. After an ending that it was not sent, the rest is silence."""
+    committed = _keys_of(records, "commit").get("status", head_of(records).get("status"))
+    status = committed if type(committed) is int and 200 <= committed <= 999 else None
+    streams = as_object(_keys_of(records, "request").get("facts")).get("stream") is True
+    keys = records[-1].keys if records[-1].kind == "end" else NO_KEYS
+    told = keys.get("answer") == "whole" or keys.get("ending") not in _UNTOLD
+    emitter, sent = Emitter(), list[tuple[int, bytes]]()
+    for record in records:
+        said = b"".join(emitter.feed(record))
+        if said and (told or record.kind != "end"):
+            sent.append((record.t, said))
+    if status is None or not sent:
+        return Script(unanswered=Fault.STALL)
+    began = sent[0][0]
+    times = [began, *(t for t, _ in sent)]
+    steps = [Step(speed.delay(t - last), data) for last, (t, data) in zip(times, sent, strict=False)]
+    steps += [] if told else [Step(0.0, Fault.STALL)]
+    headers = EVENT_STREAM if streams and status < 300 else (_JSON,)
+    head_delay_s = speed.delay(began - attempts_of(records)[-1][0].t)
+    return Script(status=status, headers=headers, steps=steps, head_delay_s=head_delay_s)
+
+
 def _fault(end: Mapping[str, Any]) -> Fault | None:
     """Return how the body broke; None if it ended properly, silence if the proxy did not wait for its end."""
     framed = end.get("framed")
@@ -293,7 +347,8 @@ def as_played(records: Sequence[Record], script: Script) -> list[Record]:
     attempt = attempts_of(records)[-1][0]
     recorder = Recorder()
     played = [recorder.record(record.kind, record.t, record.keys, record.raw) for record in records[:asked]]
-    played += recorder.attempt(attempt.t, attempt.keys)
+    keys = {name: value for name, value in attempt.keys.items() if name not in ("dialect", "crossing")}
+    played += recorder.attempt(attempt.t, keys)
     t = attempt.t + round(script.head_delay_s * _SECOND_US)
     fault = script.unanswered
     if fault is None:
@@ -301,18 +356,18 @@ def as_played(records: Sequence[Record], script: Script) -> list[Record]:
     played += recorder.rest(t)
     cause, ending, broke = _ENDS[fault]
     flags: Sequence[str] = ()
-    if records[0].keys.get("dialect") == "chat":
-        cause = "eof" if cause == "framed" else cause  # the end of HTTP is not the end of a chat stream
+    if spoken(records[0].keys.get("dialect")):
+        cause = "eof" if cause == "framed" else cause  # the end of HTTP is not the end of such a stream
         emitter = Emitter()
         for record in played:
             emitter.feed(record)
         ending, flags = emitter.ending(cause)
-    keys: dict[str, object] = {"cause": cause, "ending": ending, "flags": list(flags)}
+    end: dict[str, object] = {"cause": cause, "ending": ending, "flags": list(flags)}
     if script.unanswered is None:
         closed = fault is None and script.closes
-        keys["framed"] = fault is None and not closed
-        keys |= {"broke": "closed"} if closed else {"broke": broke} if broke else {}
-    return [*played, recorder.end(t, keys)]
+        end["framed"] = fault is None and not closed
+        end |= {"broke": "closed"} if closed else {"broke": broke} if broke else {}
+    return [*played, recorder.end(t, end)]
 
 
 def _play(script: Script, recorder: Recorder, t: int, played: list[Record]) -> tuple[int, Fault | None]:

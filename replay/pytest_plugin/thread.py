@@ -148,7 +148,7 @@ class Thread:
         if choose is None:
             why = f"{shown_path(request.target)} belongs to no running test; use `tape.url` of the current test"
             error = {"message": why, "type": "wiretape_miss", "code": "no_such_test"}
-            return json_answer(dumps({"error": error}), 404)
+            return json_answer(dumps({"type": "error", "error": error}), 404)
         self._connections[_CONNECTION.get()] = test
         return choose(stripped(request))
 

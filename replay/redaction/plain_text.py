@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.json_text import ABSENT, Edit, as_list
+from wiretape.events.dialects import PLACES
 from wiretape.events.tape.record import Record
 from wiretape.proxy.upstream.connection import CODINGS, Inflater, LimitError, WireError
 
@@ -235,29 +236,21 @@ def _opened(records: Sequence[Record], some: Sequence[_Body], *, numbered: bool)
 
 # -- strings ----------------------------------------------------------------------------------------------------------
 
+_DIALECTS: Final = [places.words for places in PLACES.values()]
 #: Numbers that identify which of several streams inside a stream a piece belongs to.
-_INDEXES: Final = frozenset({"choice", "contentBlockIndex", "content_index", "index", "output_index", "summary_index"})
+_INDEXES: Final = frozenset({"choice", "contentBlockIndex", "index"}).union(*(words.indexes for words in _DIALECTS))
 #: Members that repeat in each frame and are not streamed. The name of a function may be.
 _REPEATED: Final = frozenset(
-    {"call_id", "created_at", "event", "finish_reason", "id", "item_id", "model", "name", "native_finish_reason",
-     "object", "obfuscation", "p", "provider", "response_id", "role", "service_tier", "status", "stop_reason",
-     "system_fingerprint", "tool_call_id", "type"}
-)  # fmt: skip
-_ALIASES: Final = {"reasoning_content": "reasoning"}
+    {"event", "id", "model", "name", "object", "obfuscation", "p", "provider", "role", "service_tier", "status",
+     "system_fingerprint", "type"}
+).union(*(words.repeated for words in _DIALECTS))  # fmt: skip
+#: Members with more than one name.
+_ALIASES: Final = {alias: "reasoning" for words in _DIALECTS for alias in words.reasoning}
 #: Frames that begin a text and frames that continue it have the same kind ...
 _STEP_OF_KIND: Final = re.compile(rb"[-_.](?:added|begin|delta|start)(?=\"$)")
 #: ... or hold its first piece in another member than the others.
 _CONTINUED: Final[Mapping[tuple[bytes, Path], tuple[bytes, Path]]] = MappingProxyType(
-    {
-        (b'"content_block"', ("content_block", "text")): (b'"content_block"', ("delta", "text")),
-        (b'"content_block"', ("content_block", "thinking")): (b'"content_block"', ("delta", "thinking")),
-        (b'"content_block"', ("content_block", "input")): (b'"content_block"', ("delta", "partial_json")),
-        (b'"response.content_part"', ("part", "text")): (b'"response.output_text"', ("delta",)),
-        (b'"response.content_part"', ("part", "refusal")): (b'"response.refusal"', ("delta",)),
-        (b'"response.reasoning_summary_part"', ("part", "text")): (b'"response.reasoning_summary_text"', ("delta",)),
-        (b'"response.output_item"', ("item", "arguments")): (b'"response.function_call_arguments"', ("delta",)),
-        (b'"response.output_item"', ("item", "input")): (b'"response.custom_tool_call_input"', ("delta",)),
-    }
+    {begun: goes_on for words in _DIALECTS for begun, goes_on in words.continued.items()}
 )
 #: Strings of a torn end that may continue any text of their path: their index was still to come.
 _TORN_MAX: Final = 16

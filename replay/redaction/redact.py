@@ -13,7 +13,8 @@ from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.events.core.errors import TapeError
-from wiretape.events.core.json_text import Edit, as_list, dumps, is_list, is_object, parse
+from wiretape.events.core.json_text import Edit, as_list, as_object, dumps, is_list, is_object, parse
+from wiretape.events.dialects import PLACES
 from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.proxy.key_patterns import masked_path
 from wiretape.proxy.security.headers import TAPED_ANSWER, TAPED_ANSWER_PREFIXES, TAPED_REQUEST
@@ -59,9 +60,8 @@ _KNOWN_CHARS: Final = 8
 _KNOWN_MAX: Final = 1_000
 #: Members with words of the protocol.
 _PROTOCOL: Final = frozenset(
-    {"dialect", "event", "finish_reason", "method", "model", "object", "profile", "role", "status", "stop_reason",
-     "type"}
-)  # fmt: skip
+    {"dialect", "event", "method", "model", "object", "profile", "role", "status", "type"}
+).union(*(places.words.reasons for places in PLACES.values()))
 _AFTER: Final = r"(?![A-Za-z0-9])"
 _BEGINS: Final = re.compile(BEFORE)
 
@@ -432,8 +432,24 @@ def _with_keys(
             keys["results"] = [_result(row, asked, place) for row in as_list(keys.get("results"))]
         if record.kind == "history" and asked.prompts:
             keys.pop("edits", None)  # words, and places in words that are gone
+        if record.kind == "attempt" and "crossing" in keys:
+            keys["crossing"] = _without_echo(keys["crossing"], asked)
         done.append(record._replace(keys=keys or NO_KEYS) if keys != record.keys else record)
     return done
+
+
+def _without_echo(crossing: Any, asked: Redaction) -> Any:
+    """Drop members that repeat what the user redacts in the request."""
+    if not is_object(crossing):
+        return crossing
+    patterns = [pattern_of(path) for path in asked.paths]
+    named = {pattern[0] for pattern in patterns if pattern}
+    kept = {
+        name: value
+        for name, value in as_object(crossing.get("echo")).items()
+        if not asked.prompts and named.isdisjoint((name, "*"))
+    }
+    return {**crossing, "echo": kept}
 
 
 def _known_from_keys(streams: Sequence[Sequence[Record]]) -> _Known:

@@ -92,7 +92,7 @@ def _is_record_row(row: Any) -> bool:
 def carrying(record: Record, raw: bytes) -> Record:
     """Return the record with these bytes as a recorder writes them: JSON on one line becomes `data`."""
     value = parse(raw) if b"\n" not in raw else ABSENT
-    return record._replace(raw=raw, payload=None if value is ABSENT else raw, value=value, shape=None)
+    return record._replace(raw=raw, payload=None if value is ABSENT else raw, value=value, shape=None, texts=())
 
 
 # -- apart ------------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, members, parse
 from wiretape.events.core.limits import TIMES_VALUES_MAX
+from wiretape.events.dialects import PLACES, spoken
 from wiretape.events.emit import summarise
 from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 from wiretape.events.tape.record import decode as decode_line
@@ -57,7 +58,9 @@ MARK: Final = b'{"wiretape":"sealed",'
 #: How the line of a blob begins; no other line does.
 BLOB: Final = b'{"blob":'
 #: Lists of a request, and the kind of the lines of their elements.
-_LISTS: Final = {"messages": "message", "input": "item", "tools": "tool"}
+_LISTS: Final = {"tools": "tool"} | {
+    name: kind for places in PLACES.values() for name, kind in places.words.conversation.items()
+}
 
 _CONFLICT: Final = b"<<<<<<< "
 _FOLD: Final = b'{"k":"fold"'
@@ -111,7 +114,7 @@ def encode(header: Mapping[str, Any], streams: Iterable[Sequence[Record]], *, hi
 
 def _comparable(records: Sequence[Record]) -> list[Record]:
     """Drop the parsed payloads, which are compared by their bytes: they may nest deeper than Python compares."""
-    return [record._replace(value=ABSENT, shape=None) for record in records]
+    return [record._replace(value=ABSENT, shape=None, texts=()) for record in records]
 
 
 def decode(data: bytes, *, verify: bool = True) -> Sealed:
@@ -180,12 +183,12 @@ def _header(line: bytes) -> dict[str, Any]:
 
 
 def expected(records: Sequence[Record], *, like: Mapping[str, Any] = NO_KEYS, hide: _Hide = str) -> dict[str, Any]:
-    """Return texts, calls, usage and warnings of a chat stream, or the size and hash of any other exchange.
+    """Return texts, calls, usage and warnings of a stream, or the size and hash of an exchange without a dialect.
 
     A text is shown as far as the fold line `like` shows it, if that one agrees with it, else as far as `hide` allows.
     """
     version = {"version": _SUMMARY_VERSION} if not like or "version" in like else {}
-    if not records or records[0].keys.get("dialect") != "chat":
+    if not records or not spoken(records[0].keys.get("dialect")):
         return version | _exchange(records)
     summary = summarise(records)
     ended = summary.wire.ended

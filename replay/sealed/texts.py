@@ -255,10 +255,10 @@ def _changed(record: Record, text: Text, offsets: _Offsets) -> Record:
         keys |= {} if inside else _framed(keys, raw[: offsets(first)], raw[offsets(last) :])
         framed = inside or parse_block(raw, first="bom" in keys).payload == payload
         if framed and (value := parse(payload)) is not ABSENT:
-            return record._replace(raw=raw, keys=keys or NO_KEYS, payload=payload, value=value, shape=None)
+            return record._replace(raw=raw, keys=keys or NO_KEYS, payload=payload, value=value, shape=None, texts=())
     for name in ("sse", "event"):  # the framing has changed, or it was a number among words: keep it verbatim
         keys.pop(name, None)
-    return record._replace(raw=raw, keys=keys or NO_KEYS, payload=None, value=ABSENT, shape=None)
+    return record._replace(raw=raw, keys=keys or NO_KEYS, payload=None, value=ABSENT, shape=None, texts=())
 
 
 def _framed(keys: Mapping[str, Any], before: bytes, after: bytes) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Event
+from wiretape.events.dialects import PLACES
 from wiretape.events.emit import events, summarise
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
@@ -26,6 +27,8 @@ from .runs import Runs, call_rows
 
 __all__ = ["Call", "Fold", "Outcome", "Sent", "Serving", "deck_of", "load_deck"]
 
+#: Lists of a request, and what one element is called.
+_CONVERSATION: Final = {name: kind for places in PLACES.values() for name, kind in places.words.conversation.items()}
 #: Unused streams that are listed by name.
 _LISTED_MAX: Final = 20
 #: States of calls that a client may run.
@@ -56,9 +59,10 @@ class Sent:
 
     def __str__(self) -> str:
         body: dict[str, Any] = as_object(self.json)
-        model, messages = body.get("model"), as_list(body.get("messages"))
+        model = body.get("model")
         of_model = f", model {model}" if isinstance(model, str) else ""
-        with_messages = f", {len(messages)} messages" if messages else ""
+        lists = ((kind, as_list(body.get(name))) for name, kind in _CONVERSATION.items())
+        with_messages = "".join(f", {len(each)} {kind}s" for kind, each in lists if each)
         path = shown_path(self.path.encode("latin-1", "replace"))
         return f"{self.method} {path} ({len(self.body)} bytes{of_model}{with_messages})"
 
@@ -77,7 +81,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """The accumulated message; other exchanges than chat completions have only an ending."""
+    """The accumulated message; exchanges without a dialect have only an ending."""
 
     ending: str
     flags: Sequence[str]
@@ -120,7 +124,7 @@ class Outcome:
         summary = summarise(self.records)
         answer, ended = summary.answer(), summary.wire.ended
         ending, flags = (ended.ending, ended.flags) if ended is not None else ("", ())
-        if not summary.chat:
+        if not summary.dialect:
             ending, flags = summary.ending or "", tuple(summary.flags)
         return Fold(
             ending=ending,
@@ -134,7 +138,7 @@ class Outcome:
                 for call in summary.wire.all_calls()
             ],
             usage=summary.wire.usage,
-            warnings=[(code, [name for _, name in calls]) for code, calls in summary.warnings if summary.chat],
+            warnings=[(code, [name for _, name in calls]) for code, calls in summary.warnings if summary.dialect],
         )
 
 
@@ -259,7 +263,8 @@ class Serving:
         self.broken = self.broken or error
         message = place_of_fault(error)
         self._note(request, None, f"internal error: {message}")
-        body = dumps({"error": {"message": message, "type": "wiretape_error", "code": "internal"}})
+        said = {"message": message, "type": "wiretape_error", "code": "internal"}
+        body = dumps({"type": "error", "error": said})
         script = json_answer(body, INTERNAL_SERVER_ERROR)
         return replace(script, headers=[*script.headers, NO_RETRY])
 

@@ -25,5 +25,5 @@ def recorded(body: bytes, dialect: str, seed: int = 0) -> list[Record]:
     reads = [
         (chance.randrange(100_000) / 1e6, body[start:end]) for start, end in pairwise([0, *sorted(places), len(body)])
     ]
-    path = PATHS.get(dialect, PATHS["messages"])
-    return records_of(Turn(asking("?"), reads, path=path, dialect="chat" if dialect == "chat" else ""))
+    spoken = dialect if dialect in PATHS else "messages"
+    return records_of(Turn(asking("?"), reads, path=PATHS[spoken], dialect=spoken))

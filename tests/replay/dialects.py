@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tests.support.chat import DONE, HEAD, begin, call, finish, sse, text
 from wiretape.events.core.json_text import dumps
+from wiretape.events.dialects import PLACES
 
 
 def event(kind: str, **more: Any) -> bytes:
@@ -71,8 +72,4 @@ ANSWERS: Final[Mapping[str, Sequence[bytes]]] = {
         event("message_stop"),
     ),
 }
-PATHS: Final[Mapping[str, str]] = {
-    "chat": "/v1/chat/completions",
-    "responses": "/v1/responses",
-    "messages": "/v1/messages",
-}
+PATHS: Final[Mapping[str, str]] = {name: f"/v1{places.words.path}" for name, places in PLACES.items()}

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.replay.dialects import ANSWERS, PATHS
 from wiretape.events.core.json_text import dumps
+from wiretape.events.dialects import PLACES
 from wiretape.events.tape.record import NO_KEYS, Record, encode
 from wiretape.replay.check import check
 from wiretape.replay.matching.match import Deck, How, Row, prepare_of
@@ -15,20 +16,21 @@ from wiretape.replay.seal import EXACT, seal
 from wiretape.replay.sealed.files import Recording, parse
 
 
-def asked(text: str, **more: Any) -> bytes:
+def asked(text: str, dialect: str = "chat", **more: Any) -> bytes:
     """Return the body of a request."""
-    return dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": text}], **more})
+    [conversation] = PLACES[dialect].words.conversation
+    return dumps({"model": "m", "stream": True, conversation: [{"role": "user", "content": text}], **more})
 
 
 def stream(
     script: Script | None = None, text: str = "hi", *, dialect: str = "chat", created: int = 1_795_000_000
 ) -> list[Record]:
     """Return a stream with this request and response."""
-    body = asked(text)
-    said: dict[str, Any] = {"stream": True, "usage": True, "model": "m", "n": None, "tools": []}
-    facts: dict[str, Any] = {"facts": said} if dialect == "chat" else {}
-    opened = {"format": 1, "stream": "s" * 32, "dialect": dialect if dialect == "chat" else "", "created": created}
-    request = {"method": "POST", "path": PATHS[dialect], "headers": [["content-type", "application/json"]], **facts}
+    body = asked(text, dialect)
+    facts: dict[str, Any] = {"stream": True, "usage": True, "model": "m", "n": None, "tools": []}
+    opened = {"format": 1, "stream": "s" * 32, "dialect": dialect, "created": created}
+    headers = [["content-type", "application/json"]]
+    request = {"method": "POST", "path": PATHS[dialect], "headers": headers, "facts": facts}
     begun = [
         Record(0, 0, "open", opened),
         Record(1, 0, "request", request, body, body, {"messages": []}),

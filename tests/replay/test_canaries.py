@@ -175,7 +175,7 @@ async def recorded(home: House) -> list[list[Record]]:
     await home.ask({"b": 1}, path="/v1/page")
     await home.ask(ASKED)
     for path in ("/v1/lines", "/v1/array", "/v1/messages", "/v1/words"):
-        await home.ask({"c": path}, path=path)
+        await home.ask({"c": path, "stream": True}, path=path)
     await home.settled()
     return [await home.tape(stream) for stream in home.streams]
 

@@ -52,6 +52,16 @@ def result(call_id: str) -> dict[str, Any]:
     return {"messages": [{"role": "tool", "tool_call_id": call_id, "content": "call_1"}]}
 
 
+def signed(signature: str) -> dict[str, Any]:
+    delta = {"type": "signature_delta", "signature": signature}
+    return {"type": "content_block_delta", "index": 0, "delta": delta}
+
+
+def thought(signature: str) -> dict[str, Any]:
+    block = {"type": "thinking", "thinking": "signature", "signature": signature}
+    return {"messages": [{"role": "assistant", "content": [block]}]}
+
+
 def attached(file_id: str) -> dict[str, Any]:
     return {"attachments": [{"file_id": file_id}]}
 
@@ -87,6 +97,9 @@ REPLACED: dict[str, tuple[list[Record], list[Record], dict[str, Any], dict[str, 
     "an id that is the same today": (
         json_answer(data=[{"id": "a"}, {"id": "b"}]), json_answer(data=[{"id": "b"}, {"id": "a"}]),
         {"file_id": "a"}, {"file_id": "a"},
+    ),
+    "a signature": (
+        answer(signed("proof_1")), answer(signed("EqoB/ab+c=")), thought("proof_1"), thought("EqoB/ab+c="),
     ),
     "a call inside the request": (RESP_1, RESP_X, INSIDE, INSIDE),
     "content stays": (RESP_1, RESP_X, CONTENT, CONTENT),

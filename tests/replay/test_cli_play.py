@@ -75,7 +75,7 @@ class Running:
         self._process = process
 
     def ask(self, text: str = "hi", dialect: str = "chat", **more: float) -> Heard:
-        return ask(self.port, asked(text), PATHS[dialect], **more)
+        return ask(self.port, asked(text, dialect), PATHS[dialect], **more)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         began = time.monotonic()

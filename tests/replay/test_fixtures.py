@@ -11,17 +11,18 @@ from trio.testing import MockClock
 
 from tests.replay.virtual import taped
 from wiretape.events.core.model import Ending
+from wiretape.events.dialects import DIALECTS, spoken
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.replay.check import check_files
 from wiretape.replay.matching.match import request_of
-from wiretape.replay.playback.script import ORIGINAL, attempts_of, script_of
+from wiretape.replay.playback.script import ORIGINAL, attempts_of, script_of, uncrossed
 from wiretape.replay.sealed.files import load
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 #: Those that a real upstream has a word in; the others are written by scripts of ours.
-RECORDED = ("chat", "responses", "messages", "exchange", "endings")
+RECORDED = ("chat", "responses", "messages", "crossed", "exchange", "endings")
 TAPES = sorted(path for name in RECORDED for path in (FOLDER / name).glob("*.tape"))
 NAMES = [str(path.relative_to(FOLDER).with_suffix("")) for path in TAPES]
 each_tape = pytest.mark.parametrize("path", TAPES, ids=NAMES)
@@ -32,9 +33,14 @@ PLAYED = dict.fromkeys(("client_gone", "shutdown", "crashed", "internal", "limit
 
 
 def test_fixtures_cover_every_ending() -> None:
-    assert len(TAPES) >= 30
-    ended = {str(records[-1].keys["ending"]) for path in TAPES for records in load(path).streams}
-    assert ended == set(get_args(Ending))
+    ended: dict[str, set[str]] = {name: set() for name in ("", *DIALECTS)}
+    for path in TAPES:
+        for records in load(path).streams:
+            ended[spoken(records[0].keys["dialect"])].add(str(records[-1].keys["ending"]))
+    assert {ending for endings in ended.values() for ending in endings} == set(get_args(Ending))
+    # Only an upload and frames of megabytes exceed a limit.
+    assert [set(get_args(Ending)) - {"limit"} - ended[name] for name in DIALECTS] == [set()] * len(DIALECTS)
+    assert [name for name in DIALECTS if len([*(FOLDER / name).glob("*.tape")]) < 10] == []
     said = (FOLDER / "ORIGIN.md").read_text(encoding="utf-8")
     assert [name for name in NAMES if f"`{name}.tape`" not in said] == []
 
@@ -51,9 +57,9 @@ def test_fixture_loads_and_names_no_machine(path: Path) -> None:
 
 @each_tape
 async def test_recording_a_replay_gives_the_same(path: Path, autojump_clock: MockClock) -> None:
-    """Bytes, read sizes, times and the ending of the attempt that answered."""
+    """Bytes, read sizes, times and the ending of the attempt that answered; of a crossed one, as its client got it."""
     del autojump_clock
-    for records in load(path).streams:
+    for records in map(uncrossed, load(path).streams):
         request = request_of(records)
         if b"/v1/runs" in request.target:  # the proxy answers these itself now
             request = request._replace(target=request.target.replace(b"/v1/runs", b"/v1/theirs"))

@@ -169,8 +169,8 @@ def test_torn_or_empty_body_is_truncated(data: bytes, ending: str) -> None:
 @pytest.mark.parametrize(
     ("data", "target", "dialect"),
     [
-        (b'data: {"type":"response.created"}\n\n', "/v1/responses", ""),
-        (b'event: message_start\ndata: {"type":"message_start"}\n\n', "/v1/messages", ""),
+        (b'data: {"type":"response.created"}\n\n', "/v1/responses", "responses"),
+        (b'event: message_start\ndata: {"type":"message_start"}\n\n', "/v1/messages", "messages"),
         (b'data: {"object":"text_completion","choices":[{"text":"a"}]}\n\n', "/v1/completions", ""),
         (b"data: what\n\n", "/v1", ""),
     ],

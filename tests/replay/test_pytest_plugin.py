@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.replay import made
+from tests.replay.dialects import ANSWERS
 from tests.support.tapes import Turn, calls, conversation, text, write
 from wiretape.replay.compare.compare import ending_of
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream
@@ -298,6 +300,22 @@ class TestSome:
             "a request is not on the tape",
             "there is no tape *absent.tape",
         ],
+    ),
+    "streams of every dialect": Case(
+        """
+@pytest.mark.tape(fault="cut@tool:write_file+4#2")
+def test_it(tape):
+    asked = [{"role": "user", "content": "hi"}]
+    for path, name in (("/chat/completions", "messages"), ("/responses", "input"), ("/messages", "messages")):
+        with contextlib.suppress(httpx.RemoteProtocolError):
+            httpx.post(tape.url + path, json={"model": "m", "stream": True, name: asked})
+    folds = [answer.fold for answer in tape.answers]
+    assert {fold.text for fold in folds} == {"Grüße aus Zürich"}
+    assert [fold.ending for fold in folds] == ["completed", "truncated", "completed"]
+    assert [[call.whole for call in fold.calls] for fold in folds] == [[True, True], [False, False], [True, True]]
+""",
+        made.sealed(*(made.stream(dialect=dialect) for dialect in ANSWERS)),
+        PASSED,
     ),
     "attempts fail in order": Case(
         """

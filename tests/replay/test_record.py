@@ -15,7 +15,7 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import reads
 from wiretape.proxy.config.model import Route, Target
 from wiretape.replay.cli.recording import base_urls, recorded, unproxied
-from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer
+from wiretape.replay.playback.script import Fault, Request, Script, Step, event_stream, json_answer, script_of
 from wiretape.replay.playback.server import Upstream, listening
 from wiretape.replay.sealed.files import load
 
@@ -173,6 +173,16 @@ async def test_refused_requests_are_reported_with_the_reason(runner: Runner) -> 
     assert (none.code, none.messages.splitlines()[-1]) == (1, f"wiretape: nothing was recorded: {REASONS}")
     assert (one.code, one.endings) == (0, ["completed"])
     assert one.messages.splitlines()[-1].endswith(f"run.tape: 1 stream (1 completed); {REASONS}")
+
+
+async def test_a_client_of_another_dialect_is_crossed_and_its_replay_gives_the_same(runner: Runner) -> None:
+    child = ASK.replace("/chat/completions", "/messages").replace('"stream": True', '"stream": True, "max_tokens": 9')
+    done = await runner.ask("text", child=child, options=["--speaks=chat"])
+    assert (done.code, done.endings) == (0, ["completed"])
+    [outcome] = runner.seen.seen
+    assert outcome.request.target.endswith(b"/chat/completions")
+    assert done.out.endswith(b'event: message_stop\ndata: {"type":"message_stop"}\n\n')
+    assert script_of(done.streams[0]).body == done.out
 
 
 async def test_abandoned_stream_is_recorded_to_its_end_by_default(runner: Runner) -> None:

@@ -32,7 +32,7 @@ class Table:
         self.serving = Serving(deck, faults or Faults(), say=self.lines.append, **more)
 
     def ask(self, text: str, dialect: str = "chat") -> Script:
-        return self.serving.choose(Request(b"POST", PATHS[dialect].encode(), (), asked(text)))
+        return self.serving.choose(Request(b"POST", PATHS[dialect].encode(), (), asked(text, dialect)))
 
 
 def unplayable(records: Sequence[Record]) -> list[Record]:

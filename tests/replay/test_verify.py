@@ -107,6 +107,14 @@ async def test_ids_of_live_responses_replace_recorded_ones(sealed: bool) -> None
     assert [body.get("previous_response_id") for body in bodies] == [None, "resp_live0", "resp_live0"]
 
 
+async def test_the_name_that_the_upstream_has_for_a_model_is_sent() -> None:
+    records = recorded(TEXT)
+    at = next(at for at, record in enumerate(records) if record.kind == "attempt")
+    records[at] = records[at]._replace(keys={**records[at].keys, "model": "theirs"})
+    _, _, upstream = await asked(Recording({}, [records]), event_stream(AGAIN))
+    assert [json.loads(outcome.request.body)["model"] for outcome in upstream.seen] == ["theirs"]
+
+
 async def test_an_unknown_id_is_an_error() -> None:
     streams = responses("resp_", {"stream": True, "input": "b", "previous_response_id": "resp_7"})
     async with listening(strict([])) as (url, upstream):

@@ -11,20 +11,20 @@ import base64
 import hashlib
 import itertools
 import json
-import re
 import sys
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-__all__ = ["Line", "Said", "Transcript", "check", "lines_of", "payloads", "said", "transcript_of"]
+from tests.laws.said import DIALECTS, Said, payloads, said
+
+__all__ = ["Line", "Transcript", "check", "lines_of", "transcript_of"]
 
 _SOFT: Final = {"completed", "truncated", "reset", "stalled", "upstream_error", "refused", "protocol", "limit"}
 ENDINGS: Final = _SOFT | {"client_gone", "shutdown", "crashed", "internal"}
 _RECEIVED: Final = ("frame", "body", "rest")
-_DONE: Final = "[DONE]"
 
 
 class Line(NamedTuple):
@@ -45,25 +45,6 @@ class Transcript(NamedTuple):
     body: bytes
     #: By its last chunk or its length.
     whole: bool
-
-
-class Said(NamedTuple):
-    """What frames mean."""
-
-    #: By (choice, kind): text, reasoning, refusal.
-    texts: dict[tuple[int, str], str]
-    #: Arguments by (choice, call id).
-    calls: dict[tuple[int, str], str]
-    finishes: list[str]
-    usages: list[Any]
-    errors: list[Any]
-    #: (call id, status) of lifecycle frames.
-    told: list[tuple[str, str]]
-    done: int
-    #: Payloads after a `[DONE]` or an error.
-    behind: int
-    #: There was something that this reader does not understand as others may.
-    odd: bool
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -130,80 +111,8 @@ def transcript_of(raw: bytes) -> Transcript | None:
     return Transcript(status, headers, body, whole)
 
 
-def payloads(stream: bytes) -> Iterable[tuple[str, str]]:
-    """(event, data) of each block that is whole and has data."""
-    text = stream.decode("utf-8", "replace").removeprefix("\ufeff")
-    text = re.sub(r"\r\n|\r", "\n", text)
-    for block in text.split("\n\n")[:-1]:
-        event = ""
-        data: list[str] = []
-        for line in block.split("\n"):
-            name, _, value = line.partition(":")
-            value = value.removeprefix(" ")
-            if name == "data":
-                data.append(value)
-            elif name == "event":
-                event = value
-        if "\n".join(data):
-            yield event, "\n".join(data)
-
-
-def said(frames: Iterable[tuple[str, str]]) -> Said:
-    """What these frames mean to a client that reads plainly."""
-    texts: dict[tuple[int, str], str] = defaultdict(str)
-    calls: dict[tuple[int, str], str] = defaultdict(str)
-    names: dict[tuple[int, int], str] = {}
-    found = Said(texts, calls, [], [], [], [], 0, 0, odd=False)
-    done = behind = 0
-    odd = False
-    for event, data in frames:
-        if done or found.errors:
-            behind += 1
-            continue
-        if data == _DONE:
-            done += 1
-            continue
-        try:
-            value = _object(json.loads(data))
-        except (ValueError, RecursionError):
-            odd = True
-            continue
-        if event == "hermes.tool.progress" and "toolCallId" in value:
-            found.told.append((value["toolCallId"], value["status"]))
-            continue
-        if value.get("error"):
-            found.errors.append(value["error"])
-            continue
-        if value.get("usage"):
-            found.usages.append(value["usage"])
-        for choice in value.get("choices") or ():
-            odd |= _choice(choice, texts, calls, names, found.finishes)
-    return found._replace(done=done, behind=behind, odd=odd)
-
-
 def _object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _choice(choice: Any, texts: Any, calls: Any, names: dict[tuple[int, int], str], finishes: list[str]) -> bool:
-    index, delta, odd = choice.get("index", 0), _object(choice.get("delta", choice.get("message"))), False
-    for name, kind in (("content", "text"), ("reasoning_content", "reasoning"), ("reasoning", "reasoning")):
-        if isinstance(delta.get(name), str):
-            texts[index, kind] += delta[name]
-        elif delta.get(name) is not None:
-            odd = True
-    given: Any = delta.get("tool_calls") or ()
-    for call in map(_object, given):
-        place = (index, call.get("index", 0))
-        if call.get("id"):
-            odd |= names.get(place, call["id"]) != call["id"]
-            names[place] = call["id"]
-        arguments = _object(call.get("function")).get("arguments") or ""
-        odd |= place not in names or not isinstance(arguments, str)
-        calls[index, names.get(place, "?")] += str(arguments)
-    if choice.get("finish_reason"):
-        finishes.append(choice["finish_reason"])
-    return odd
 
 
 # -- judging ----------------------------------------------------------------------------------------------------------
@@ -266,23 +175,42 @@ def _delivered(lines: Sequence[Line], answer: Transcript, *, left: bool) -> list
     came = b"".join(line.raw or b"" for line in last if line.kind in _RECEIVED)
     if whole_answer is not None:
         came = whole_answer.raw or b""
-    if whole_answer is not None or opened.get("profile") == "transparent" or opened.get("dialect") != "chat":
+    dialect = opened.get("dialect")
+    if whole_answer is not None or opened.get("profile") == "transparent" or dialect not in DIALECTS:
         return [] if came.startswith(answer.body) and (answer.body == came or not answer.whole) else ["V8: other bytes"]
     if facts.get("stream") is False:
         return [] if came.startswith(answer.body) else ["V8: a plain answer has other bytes"]
-    wire = said(payloads(answer.body))
+    theirs = next((line.keys.get("dialect", dialect) for line in last if line.kind == "attempt"), dialect)
+    wire = said(payloads(answer.body), dialect)
     if any(line.kind == "body" for line in last):
-        upstream = said([("", b"".join(line.raw or b"" for line in last if line.kind == "body").decode())])
+        body = b"".join(line.raw or b"" for line in last if line.kind == "body").decode()
+        upstream = said([("", body)]) if theirs == "chat" else Said(odd=True)
     else:
-        upstream = said(pair for line in last if line.kind in ("frame", "rest") for pair in payloads(_block(line)))
-    due = said(pair for line in last if line.kind == "frame" for pair in payloads(_block(line)))
+        pairs = (pair for line in last if line.kind in ("frame", "rest") for pair in payloads(_block(line)))
+        upstream = said(pairs, theirs)
+    due = said((pair for line in last if line.kind == "frame" for pair in payloads(_block(line))), theirs)
     on_partial = opened["settings"]["on_partial"]
     if end["ending"] == "completed" and not upstream.finishes and not upstream.done:
         return [f"L5: completed, and the upstream never said so ({end['cause']})"]
+    if theirs != dialect:
+        upstream, due = _crossed(upstream, wire), _crossed(due, wire)
     wrong = _meaning(wire, upstream, due, end, on_partial, left=left or not answer.whole)
     if answer.whole and not left:
         wrong += _closing(wire, end, on_partial)
     return wrong + _invented(wire, upstream, lines, on_partial)
+
+
+def _crossed(came: Said, wire: Said) -> Said:
+    """What came, as far as it crosses: its first choice, calls under the ids of the client, usage in its words."""
+    keys = [*came.texts, *came.calls]
+    first = keys[0][0] if keys else 0
+    ours = [call_id for _, call_id in wire.calls]
+    theirs = [call_id for choice, call_id in came.calls if choice == first]
+    ids = {**{call_id: call_id for call_id in theirs}, **dict(zip(theirs, ours, strict=False))}
+    came.texts = {(0, kind): text for (choice, kind), text in came.texts.items() if choice == first}
+    came.calls = {(0, ids[call_id]): text for (choice, call_id), text in came.calls.items() if choice == first}
+    came.usages = wire.usages
+    return came
 
 
 def _block(line: Line) -> bytes:

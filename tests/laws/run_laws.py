@@ -24,10 +24,11 @@ from typing import Any, Final, cast
 import trio
 import trio.testing
 
-from tests.laws.checker import payloads, said, transcript_of
+from tests.laws.checker import transcript_of
 from tests.laws.plans import FAULTS
 from tests.laws.run_plans import ANSWERS, JUNK, RESUMES, Agent, Restart, Story, Viewer, Visit, planned_story
 from tests.laws.runs import Upstream, refusing
+from tests.laws.said import payloads, said
 from tests.support.house import House, house, post
 from tests.support.http import Client
 from tests.support.run_clients import (

@@ -22,8 +22,9 @@ from typing import Any, Final, cast
 import trio
 import trio.testing
 
-from tests.laws.checker import check, payloads, transcript_of
+from tests.laws.checker import check, transcript_of
 from tests.laws.plans import FAULTS, MANNERS, Asker, Follower, Plan, Reply, planned
+from tests.laws.said import payloads
 from tests.proxy.scripted import Reset, request_of
 from tests.support.house import House, house, post
 from tests.support.http import Client

@@ -4,7 +4,7 @@ L8 is held by `run` itself (tests/support/chat.py): applied in order, the entrie
 came into exactly what was emitted for it, and a frame without entries is the very object that came.
 """
 
-import json
+import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -15,11 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.laws.generated import agent_streams, streams, tool_streams
-from tests.laws.variants import FULL, SPLITS, VARIANTS, Variant, chosen, reads, rewritten
-from tests.support.chat import DONE, Run, run, tape, text
-from tests.support.corpus import Stream, needs_corpus, sampled
+from tests.laws.said import Said, objects, payloads, said
+from tests.laws.variants import FULL, SPLITS, VARIANTS, Variant, chosen, frame_ends, reads, rewritten
+from tests.support.chat import Run, run, tape, text
+from tests.support.corpus import PROTOCOLS, Stream, needs_corpus, sampled
+from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import AttemptStarted, Ended, Ending, Event, Finish, ForeignFrame, Repaired, Usage
 from wiretape.events.emit import Emitter, Summariser, emit, events, summarise
+from wiretape.events.folds.wire import counts_tokens, tokens
 from wiretape.events.tape import tape as tapes
 from wiretape.events.tape.record import Record, encode
 from wiretape.events.tape.tape import Reader, Recorder
@@ -52,13 +55,13 @@ def meaning(records: Iterable[Record]) -> list[Event]:
     ]
 
 
-def check_split(body: bytes, variant: Variant, key: str, *, hermes: bool = False) -> None:
+def check_split(body: bytes, variant: Variant, key: str, **how: Any) -> None:
     """One variant against the whole body in one read, and against the body with LF and no BOM."""
     rewrite = rewritten(body, variant)
-    whole = tape(rewrite, request=REQUEST, hermes=hermes)
-    cut = tape(list(reads(rewrite, variant.split, key)), request=REQUEST, hermes=hermes)
+    whole = tape(rewrite, request=REQUEST, **how)
+    cut = tape(list(reads(rewrite, variant.split, key)), request=REQUEST, **how)
     assert untimed(whole) == untimed(cut), key
-    plain = tape(rewritten(body, Variant("whole", "LF", bom=False)), request=REQUEST, hermes=hermes)
+    plain = tape(rewritten(body, Variant("whole", "LF", bom=False)), request=REQUEST, **how)
     assert emit(cut) == emit(plain), key
     assert meaning(cut) == meaning(plain), key
 
@@ -87,8 +90,8 @@ def test_foreign_frames_are_events_too() -> None:
 # -- L2: a tape gives back the upstream's exact bytes, read boundaries, arrival times and way of ending ---------------
 
 
-def check_lossless(pieces: list[bytes], cause: str) -> None:
-    records, reader = tape(pieces, cause=cause), Reader()
+def check_lossless(pieces: list[bytes], cause: str, **how: Any) -> None:
+    records, reader = tape(pieces, cause=cause, **how), Reader()
     again = reader.feed(b"".join(map(encode, records)))
     assert (reader.damage, reader.torn) == ([], b"")
     assert again == [record._replace(keys=dict(record.keys)) for record in records]
@@ -113,9 +116,9 @@ def test_any_stream_comes_back(body: bytes, sizes: list[int], cause: str) -> Non
 # -- L4: every prefix of a tape is a tape: nothing raises, and there is always a state --------------------------------
 
 
-def check_prefixes(body: bytes, *, hermes: bool = False) -> None:
+def check_prefixes(body: bytes, **how: Any) -> None:
     """Check that every prefix has a summary, and that its frames are a prefix of those of the whole."""
-    records = tape(body, hermes=hermes)
+    records = tape(body, **how)
     emitter, summariser, sent = Emitter(), Summariser(), b""
     for record in records:
         sent += b"".join(emitter.feed(record))
@@ -145,53 +148,40 @@ CAUSES = [
 ]
 
 
-def chunks(result: Run) -> list[dict[str, Any]]:
-    """The JSON of every emitted frame, `[DONE]` left out."""
-    payloads = [frame.partition(b"data: ")[2].strip() for frame in result.sent if frame != DONE]
-    return [json.loads(payload) for payload in payloads]
-
-
-def finishes(result: Run) -> list[str]:
-    choices = [choice for chunk in chunks(result) for choice in chunk.get("choices", ())]
-    return [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
-
-
-def check_ending(records: list[Record], mode: str) -> None:
+def check_ending(records: list[Record], mode: str, dialect: str = "chat") -> None:
     result = run(records)
     assert [event for event in result.events if isinstance(event, Ended)] == [result.ended]
     assert isinstance(result.events[-1], Ended)
     ending = result.ended.ending
     assert ending in ENDINGS
-    malformed = "malformed_call" in result.ended.flags
-    whole = ending == "completed" and not malformed
-    errors = [chunk["error"] for chunk in chunks(result) if "error" in chunk]
-    if whole:
-        assert result.sent[-1] == DONE
-        assert not errors
-    elif mode == "warn" and ending != "upstream_error":
-        assert result.sent[-1] == DONE
-        assert "length" in finishes(result)
-    else:
-        assert DONE not in result.sent
-        assert len(errors) == 1
-    assert result.sent.count(DONE) <= 1
-    check_nothing_invented(result, mode, whole=whole)
-
-
-def check_nothing_invented(result: Run, mode: str, *, whole: bool) -> None:
-    """Finish reasons and usage on the wire are the upstream's, save the closers that were asked for or are owed."""
-    given = [event.reason for event in result.of(Finish)]
-    sent = finishes(result)
-    if not whole and mode == "warn":
-        closers = result.repairs.count("warn_finish")
-        assert sent[len(sent) - closers :] == ["length"] * closers
-        sent = sent[: len(sent) - closers]
+    whole = ending == "completed" and "malformed_call" not in result.ended.flags
+    found = said(payloads(result.out), dialect)
+    warned = not whole and mode == "warn" and ending != "upstream_error"
+    assert (found.done, len(found.errors)) == ((1, 0) if whole or warned else (0, 1))
+    assert not found.behind
+    assert not warned or "length" in found.finishes
+    check_nothing_invented(result, found, dialect, warned=warned)
     supplied = result.repairs.count("finish_supplied")
     assert whole or "malformed_call" in result.ended.flags or not supplied
+
+
+def check_nothing_invented(result: Run, found: Said, dialect: str, *, warned: bool) -> None:
+    """Finish reasons and usage on the wire are the upstream's, save the closers that were asked for or are owed."""
+    given = [event.reason for event in result.of(Finish)]
+    sent = found.finishes
+    if warned:
+        closers = result.repairs.count("warn_finish") if dialect == "chat" else 1
+        assert sent[len(sent) - closers :] == ["length"] * closers
+        sent = sent[: len(sent) - closers]
     assert set(sent) <= set(given)
     assert len(sent) <= len(given)
     usages = [event.counts for event in result.of(Usage)]
-    assert all(chunk["usage"] in usages for chunk in chunks(result) if chunk.get("usage"))
+    if dialect == "chat":
+        assert all(value["usage"] in usages for value in objects(result.out) if value.get("usage"))
+    else:  # Messages sends parts in two places, and zeros for what was not counted
+        counted = [pair for usage in usages for pair in counts_tokens(usage).items()]
+        counted += [("total_tokens", (tokens(usage) or {}).get("total_tokens")) for usage in usages]  # codex needs it
+        assert all(pair in counted for usage in found.usages for pair in counts_tokens(usage).items())
 
 
 @pytest.mark.parametrize("delta", [b'{"reasoning":"data: "}', b'{"content":"data: [DONE]"}'])
@@ -214,27 +204,31 @@ def test_any_stream_cut_anywhere_for_any_cause_ends_once(
 # -- L7: a call gets at most one `running` and one terminal frame, in that order; internal tools and orphans none -----
 
 ALLOWED = [["running"], ["dropped"]]
+#: What makes a lifecycle frame harmless to the readers of each dialect.
+CARD_MEMBERS = {"chat": b'"delta":{}', "responses": b'"type":"keepalive"', "messages": b'"type":"ping"'}
 #: Of a tool that the upstream runs itself; a call of the client with the same id may have been dropped before it.
 RAN = [["running", "completed"], ["running", "failed"], ["running", "dropped"]]
 
 
-def statuses(result: Run) -> dict[str, list[str]]:
+def statuses(result: Run, dialect: str = "chat") -> dict[str, list[str]]:
     """Return the statuses of each call id, in order."""
     reported: dict[str, list[str]] = defaultdict(list)
-    for frame in result.sent:
-        if frame.startswith(b"event: hermes.tool.progress\n"):
-            payload = json.loads(frame.partition(b"data: ")[2])
-            assert payload["choices"][0]["delta"] == {}
-            assert not payload["tool"].startswith("_")
-            reported[payload["toolCallId"]].append(payload["status"])
+    cards = [frame for frame in result.sent if frame.startswith(b"event: hermes.tool.progress\n")]
+    for frame in cards:
+        assert CARD_MEMBERS[dialect] in frame
+        assert b'"tool":"_' not in frame
+    for call_id, status in said(payloads(b"".join(cards)), dialect).told:
+        reported[call_id].append(status)
     return reported
 
 
-def check_tools(result: Run) -> None:
-    reported = statuses(result)
+def check_tools(result: Run, dialect: str = "chat") -> None:
+    reported = statuses(result, dialect)
     assert all(order in ALLOWED for order in reported.values()), reported
     calls = [call for call in result.wire.calls() if call.name and not call.name.startswith("_")]
     assert set(reported) == {call.id for call in calls}
+    cut = {call.id for call in calls if call.state is not State.RUNNING}  # an upstream may end one that it cut
+    assert set(said(payloads(result.out), dialect).unannounced) <= cut
 
 
 @given(body=tool_streams(), cut=st.integers(0, 800), mode=MODES, tools=TOOLS)
@@ -282,40 +276,64 @@ def test_every_difference_of_any_stream_is_in_the_ledger(
 # -- every law over every captured stream -----------------------------------------------------------------------------
 
 
-def captured_lossless(_: int, stream: Stream) -> None:
+def captured_lossless(_: int, stream: Stream, dialect: str) -> None:
     for split in SPLITS if FULL else ():
-        check_lossless(list(reads(stream.body, split, stream.id)), "eof")
+        check_lossless(list(reads(stream.body, split, stream.id)), "eof", dialect=dialect)
     variant = chosen(stream.id)[0]
-    check_lossless(list(reads(rewritten(stream.body, variant), variant.split, stream.id)), "eof")
+    check_lossless(list(reads(rewritten(stream.body, variant), variant.split, stream.id)), "eof", dialect=dialect)
 
 
-def captured_split(_: int, stream: Stream) -> None:
+def captured_split(_: int, stream: Stream, dialect: str) -> None:
     for variant in chosen(stream.id):
-        check_split(stream.body, variant, stream.id)
+        check_split(stream.body, variant, stream.id, dialect=dialect)
 
 
-def captured_ending(number: int, stream: Stream) -> None:
+def captured_ending(number: int, stream: Stream, dialect: str) -> None:
     mode = ("error", "warn", "both")[number % 3]
-    check_ending(tape(stream.body, request=REQUEST, on_partial=mode), mode)
+    check_ending(tape(stream.body, request=REQUEST, dialect=dialect, on_partial=mode), mode, dialect)
 
 
-LAWS: dict[str, Callable[[int, Stream], object]] = {
+def captured_tools(number: int, stream: Stream, dialect: str) -> None:
+    tools = ("live", "held")[number % 2]
+    check_tools(run(tape(stream.body, request=REQUEST, dialect=dialect, tools=tools)), dialect)
+
+
+def captured_ledger(number: int, stream: Stream, dialect: str) -> None:
+    run(tape(stream.body, request=REQUEST, dialect=dialect, **SETTINGS[number % len(SETTINGS)]))
+
+
+LAWS: dict[str, Callable[[int, Stream, str], object]] = {
     "L1 split": captured_split,
     "L2 lossless": captured_lossless,
-    "L4 prefix": lambda _, stream: check_prefixes(stream.body),
+    "L4 prefix": lambda _, stream, dialect: check_prefixes(stream.body, dialect=dialect),
     "L5 one ending": captured_ending,
-    "L7 tools once": lambda _, stream: check_tools(run(tape(stream.body, request=REQUEST))),
-    "L8 ledger": lambda number, stream: run(tape(stream.body, request=REQUEST, **SETTINGS[number % len(SETTINGS)])),
+    "L7 tools once": captured_tools,
+    "L8 ledger": captured_ledger,
 }
 
 
 @needs_corpus
 @pytest.mark.parametrize("part", range(8))
 @pytest.mark.parametrize("law", LAWS)
-def test_law_holds_for_every_captured_stream(law: str, part: int) -> None:
-    """All in `make laws`, one of six in the default suite."""
-    for number, stream in [*sampled(one_in=6)][part::8]:
-        LAWS[law](number, stream)
+@pytest.mark.parametrize("dialect", PROTOCOLS)
+def test_law_holds_for_every_captured_stream(dialect: str, law: str, part: int) -> None:
+    """All in `make laws`, one of twelve in the default suite."""
+    for number, stream in [*sampled(PROTOCOLS[dialect], one_in=12)][part::8]:
+        LAWS[law](number, stream, dialect)
+
+
+@needs_corpus
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("dialect", PROTOCOLS)
+def test_any_cut_of_a_captured_stream_ends_once(dialect: str, part: int) -> None:
+    """At every frame and at 200 seeded bytes in `make laws`, at three places in the default suite; with the ledger."""
+    for _, stream in [*sampled(PROTOCOLS[dialect], one_in=12)][part::8]:
+        chance = random.Random(stream.id)  # noqa: S311 - a seeded cut, not a secret
+        places = [chance.randrange(len(stream.body) + 1) for _ in range(200 if FULL else 3)]
+        for cut in [*places, *(frame_ends(stream.body) if FULL else ())]:
+            mode, tools = chance.choice(("error", "warn", "both")), chance.choice(("live", "held"))
+            records = tape(stream.body[:cut], request=REQUEST, dialect=dialect, on_partial=mode, tools=tools)
+            check_ending(records, mode, dialect)
 
 
 # -- what an attempt brought before any content counts for nothing: not for the client, and not for a fold ------------

@@ -7,7 +7,9 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["FULL", "SPLITS", "VARIANTS", "Variant", "chosen", "reads", "rewritten"]
+from wiretape.events.wire.sse import Decoder
+
+__all__ = ["FULL", "SPLITS", "VARIANTS", "Variant", "chosen", "frame_ends", "reads", "rewritten"]
 
 #: `make laws` goes through the full products; the default suite takes one combination a stream, by the hash of its id.
 FULL = os.environ.get("WIRETAPE_LAWS") == "full"
@@ -53,3 +55,11 @@ def reads(body: bytes, split: str, key: str) -> Iterator[bytes]:
     else:
         size = int(split.partition(" ")[0])
         yield from (body[start : start + size] for start in range(0, len(body), size))
+
+
+def frame_ends(body: bytes) -> Iterator[int]:
+    """Yield the place after every frame."""
+    at = 0
+    for frame in Decoder().feed(body):
+        at += len(frame.raw)
+        yield at

@@ -134,7 +134,7 @@ coverage: install ## measure branch coverage of events/ by its fast tests (100 %
 	$(PY) -m coverage report
 
 # The default suite takes a sample of these: of the captures, the cancels, the sealed streams.
-SAMPLED := tests/events/test_emit.py tests/proxy/test_catalogue.py tests/conformance/test_openai_python.py \
+SAMPLED := tests/events/test_emit.py tests/proxy/test_catalogue.py tests/conformance/test_openai_python.py tests/conformance/test_dialects.py \
     tests/proxy/test_cancellation.py tests/failures/test_upstream_limits.py tests/failures/test_upstream_frames.py
 .PHONY: laws
 laws: replay-laws run-laws ## run the laws over the full product of splits, line endings and cuts
@@ -185,6 +185,8 @@ fuzz: install ## coverage-guided fuzzing, ten minutes per target
 .PHONY: walk
 walk: install ## count the calls and files of one streamed request, step by step
 	$(PY) -m tests.bench.walk
+	$(PY) -m tests.bench.walk --client responses
+	$(PY) -m tests.bench.walk --client messages
 	$(PY) -m tests.bench.walk_seal
 
 .PHONY: bench
@@ -205,6 +207,11 @@ $(OPPONENTS)/%/.installed: $(YARDSTICK)/%.txt
 .PHONY: bench-proxy
 bench-proxy: install $(OPPONENTS)/relay/.installed $(OPPONENTS)/litellm/.installed ## measure the proxy against a raw relay and LiteLLM
 	$(PY) -m tests.bench.proxy $(BENCH)
+
+.PHONY: bench-dialects
+bench-dialects: install ## CPU time per frame of every dialect and of crossed streams, against plain chat
+	@mkdir -p .cache/bench
+	$(PY) -m tests.bench.dialects
 
 .PHONY: bench-runs
 bench-runs: install ## 500 runs with two viewers each: events lost, lag, CPU against plain streams
@@ -234,9 +241,10 @@ soak: install ## ten minutes of mixed faults at 50 streams; memory, descriptors 
 # Real clients and real upstreams; needs npm. All packages are locked by version and hash. The first run takes a quarter
 # of an hour, most of it to build llama-cpp-python.
 .PHONY: test-real
-test-real: test-node stories ## run real clients directly and through the proxy; writes real-peers.md, compatibility.md, hermes.md and hermes-runs.md
+test-real: test-node stories ## run real clients directly and through the proxy; writes real-peers.md, compatibility.md, clients.md, translators.md, hermes.md and hermes-runs.md
 	@if command -v npm >/dev/null; then \
-	    $(MAKE) --no-print-directory real-peers && $(PY) -m tests.real && $(PY) -m tests.real.matrix \
+	    $(MAKE) --no-print-directory real-peers real-agents && $(PY) -m tests.real && $(PY) -m tests.real.matrix \
+	        && $(PY) -m tests.real.translators && $(PY) -m tests.real.dialects.guides && $(PY) -m tests.real.dialects \
 	        && $(PY) -m tests.real.hermes && $(PY) -m tests.real.hermes_runs; \
 	else \
 	    echo "UNTESTED: no npm found, so no real client ran"; \
@@ -246,8 +254,9 @@ test-real: test-node stories ## run real clients directly and through the proxy;
 .PHONY: test-real-ci
 test-real-ci: install ## the part for CI: one upstream, one cut, the clients that start in seconds
 	@if command -v npm >/dev/null; then \
-	    $(MAKE) --no-print-directory real-clients && $(PY) -m tests.real --part ci --seconds 180 \
-	        && $(PY) -m tests.real.matrix --part ci && $(PY) -m tests.conformance.readers --part ci; \
+	    $(MAKE) --no-print-directory real-clients tests/real/programs/node_modules \
+	        && $(PY) -m tests.real --part ci --seconds 180 && $(PY) -m tests.real.matrix --part ci \
+	        && $(PY) -m tests.real.dialects.guides codex claude && $(PY) -m tests.real.dialects --part ci && $(PY) -m tests.conformance.readers --part ci; \
 	else \
 	    echo "UNTESTED: no npm found, so no real client ran"; \
 	fi
@@ -267,6 +276,15 @@ real-clients: install tests/real/node/node_modules $(REAL)/clients/.installed
 
 .PHONY: real-peers
 real-peers: real-matrix $(REAL)/litellm/.installed $(REAL)/llama/.ready
+
+# The agents and translators of the three dialects, 1.2 GB.
+.PHONY: real-agents
+real-agents: real-clients $(foreach each,programs node22,tests/real/$(each)/node_modules) \
+    $(foreach each,lines vercel,tests/real/node22/$(each).mjs) $(foreach each,agents translators,$(REAL)/$(each)/.installed)
+
+# Copies, because Node looks for packages next to the program.
+tests/real/node22/%.mjs: tests/real/node/%.mjs
+	cp $< $@
 
 # The clients of tests/real/matrix; they pin other versions than the rest.
 .PHONY: real-matrix
@@ -307,6 +325,8 @@ lock-real: install ## update the lock files of the real peers (UPGRADE=--upgrade
 	done
 
 NODE := tests/conformance/node
+NODE22 := tests/conformance/node22
+# Node 22 comes with pyright, so npm may be older than some packages want; none of them is built.
 %/node_modules: %/package-lock.json
 	npm ci --prefix $*
 	@touch $@
@@ -320,8 +340,12 @@ test-node: install ## run the openai Node SDK over every captured chat stream (n
 	fi
 
 .PHONY: conformance
-conformance: $(NODE)/node_modules real-clients ## run every reader over every captured chat stream, write docs/internals/conformance.md
+conformance: $(NODE)/node_modules real-clients conformance-dialects ## run every reader over every captured stream, write docs/internals/conformance*.md
 	$(PY) -m tests.conformance.report
+
+.PHONY: conformance-dialects
+conformance-dialects: install $(NODE22)/node_modules ## outside judges over Responses, Messages and crossed streams, write docs/internals/conformance-dialects.md
+	$(PY) -m tests.conformance.dialects
 
 .PHONY: readers
 readers: install ## read every captured chat stream with LangChain, Vercel's ai and the openai helpers (needs npm)

@@ -105,22 +105,29 @@ CLIENTS: Final = (
 )
 
 
-def versions() -> dict[str, str]:
-    """Return the locked version of every client and upstream by package."""
+#: The folders of npm packages, and what distinguishes a package of each in a table.
+_NPM: Final = {"node": "npm", "node22": "npm, Node 22", "programs": "npm"}
+
+
+def versions(only: str = "*") -> dict[str, str]:
+    """Return the locked version of every client and upstream by package, of one Python lock or of all."""
     found: dict[str, str] = {}
-    for lock in sorted((Path(__file__).parent / "requirements").glob("*.txt")):
+    here = Path(__file__).parent
+    for lock in sorted((here / "requirements").glob(f"{only}.txt")):
         for line in lock.read_text(encoding="utf-8").splitlines():
             name, separator, rest = line.partition("==")
             if separator and not line.startswith((" ", "#")):
                 found.setdefault(name.partition("[")[0], rest.split()[0])
-    package: dict[str, Any] = json.loads((NODE / "package.json").read_text(encoding="utf-8"))
-    wanted: dict[str, str] = package["dependencies"] | package["optionalDependencies"]
-    return found | {f"{name} (npm)": version for name, version in wanted.items()}
+    for folder, said in _NPM.items():
+        package: dict[str, Any] = json.loads((here / folder / "package.json").read_text(encoding="utf-8"))
+        wanted: dict[str, str] = package.get("dependencies", {}) | package.get("optionalDependencies", {})
+        found |= {f"{name} ({said})": version for name, version in wanted.items()}
+    return found
 
 
-def version_table(packages: Iterable[str]) -> str:
+def version_table(packages: Iterable[str], only: str = "*") -> str:
     """Return a table of the locked versions of these packages."""
-    known = versions()
+    known = versions(only)
     return table(["package", "version"], [(name, known[name]) for name in dict.fromkeys(packages)])
 
 

@@ -245,20 +245,25 @@ async def _record(cases: Sequence[Case]) -> list[str]:
     return wrong
 
 
-def _origin(cases: Sequence[Case]) -> str:
-    """Return the table."""
+def _origin(cases: Sequence[Case], before: str) -> str:
+    """Return the table: new rows for these cases, and the old ones of all others that there are."""
     known, day = versions(), time.strftime("%Y-%m-%d", time.gmtime())
     upstreams = {name: f"{package} {known.get(package, '')}".strip() for name, package in _PACKAGES.items()}
-    rows = [
-        (f"`{case.stem}.{number}.tape`", case.says, case.ending, upstreams[case.upstream], day)
-        for case in cases
-        for number in range(1, case.times + 1)
-    ]
+    kept = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in before.splitlines()]
+    old = {row[0]: row for row in kept if row[0].startswith("`")}
+    rows: list[Sequence[str]] = []
+    for case in CASES:
+        for number in range(1, case.times + 1):
+            name = f"`{case.stem}.{number}.tape`"
+            if case in cases:
+                rows.append((name, case.says, case.ending, upstreams[case.upstream], day))
+            elif name in old:
+                rows.append(old[name])
     return f"{_BEGIN}\n{table(['file', 'what', 'ending of the last stream', 'upstream', 'recorded'], rows)}{_END}"
 
 
 def main() -> int:
-    """Record what the arguments name; return the exit status. Only a whole run writes the table."""
+    """Record what the arguments name, and write their rows of the table; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.real.record_fixtures", description=__doc__)
     parser.add_argument("--case", action="append", default=[], help="only those whose name holds this")
     asked = parser.parse_args()
@@ -266,11 +271,10 @@ def main() -> int:
     RUN.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     wrong = trio.run(_record, cases)
-    if len(cases) == len(CASES):
-        place = FOLDER / "ORIGIN.md"
-        text = place.read_text(encoding="utf-8")
-        before, _, rest = text.partition(_BEGIN)
-        place.write_text(before + _origin(cases) + rest.partition(_END)[2], encoding="utf-8")
+    place = FOLDER / "ORIGIN.md"
+    before, _, rest = place.read_text(encoding="utf-8").partition(_BEGIN)
+    rows, _, rest = rest.partition(_END)
+    place.write_text(before + _origin(cases, rows) + rest, encoding="utf-8")
     sys.stdout.write("".join(f"WRONG {each}\n" for each in wrong))
     sys.stdout.write(f"{len(cases)} cases, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n")
     return 1 if wrong else 0

@@ -101,15 +101,15 @@ async def litellm(name: str, mocked: dict[str, str], relayed: dict[str, str], ba
 
 
 @asynccontextmanager
-async def llama(name: str) -> AsyncGenerator[Up]:
-    """Run llama-cpp-python with our tiny model."""
+async def llama(name: str, context: int = 2048) -> AsyncGenerator[Up]:
+    """Run llama-cpp-python with our tiny model and so many tokens of context."""
     port = free_port()
     options = {
         "model": CACHE / "tiny.gguf",
         "model_alias": "tiny",  # otherwise its path on this machine
         "host": "127.0.0.1",
         "port": port,
-        "n_ctx": 2048,
+        "n_ctx": context,
         "n_threads": 1,
         "n_threads_batch": 1,
         "api_key": KEY,

@@ -1,4 +1,4 @@
-"""openai-agents: `Runner.run_streamed` over chat completions, without its tracing."""
+"""openai-agents: `Runner.run_streamed` over chat completions, or Responses in that mode, without its tracing."""
 
 import asyncio
 import importlib
@@ -22,9 +22,10 @@ async def _run(asked: dict[str, Any], turns: list[Any], ran: list[str]) -> None:
     openai = importlib.import_module("openai")
     agents.set_tracing_disabled(True)
     client = openai.AsyncOpenAI(base_url=asked["base_url"], api_key=asked["key"], timeout=asked["timeout"])
+    kind = agents.OpenAIResponsesModel if asked["mode"] == "responses" else agents.OpenAIChatCompletionsModel
     agent = agents.Agent(
         name="weather",
-        model=agents.OpenAIChatCompletionsModel(model=asked["model"], openai_client=client),
+        model=kind(model=asked["model"], openai_client=client),
         tools=[agents.function_tool(weather(asked, ran), strict_mode=False)],
     )
     result = agents.Runner.run_streamed(agent, asked["prompt"], max_turns=asked["turns"])

@@ -1,6 +1,7 @@
 // Vercel's `ai`: `streamText` with a tool that it runs by itself; mode `openai` is @ai-sdk/openai on chat completions,
-// otherwise it is @ai-sdk/openai-compatible.
+// `responses` the same on Responses, `messages` @ai-sdk/anthropic; otherwise it is @ai-sdk/openai-compatible.
 
+import { createAnthropic } from '@ai-sdk/anthropic';
 import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { jsonSchema, stepCountIs, streamText, tool as define } from 'ai';
@@ -12,6 +13,8 @@ globalThis.AI_SDK_LOG_WARNINGS = false; // standard output is for answers
 const FINISHES = { 'tool-calls': 'tool_calls', 'content-filter': 'content_filter' };
 
 function modelOf({ base_url: baseURL, key: apiKey, model, usage, mode }) {
+  if (mode === 'responses') return createOpenAI({ baseURL, apiKey }).responses(model);
+  if (mode === 'messages') return createAnthropic({ baseURL, apiKey })(model);
   if (mode === 'openai') return createOpenAI({ baseURL, apiKey }).chat(model);
   return createOpenAICompatible({ name: 'px', baseURL, apiKey, includeUsage: usage })(model);
 }

@@ -1,9 +1,11 @@
 """`make walk`: how many calls of Wiretape's own functions one streamed request takes, in how many files.
 
-Starts `wiretape serve` with a profile hook in front of a scripted upstream that sends eight frames, one at a time, and
-counts calls between two frames. The figures compare commits; they do not measure time.
+`--client responses` or `messages` asks in that dialect, so that the stream is crossed. Starts `wiretape serve` with a
+profile hook in front of a scripted upstream that sends eight frames, one at a time, and counts calls between two
+frames. The figures compare commits; they do not measure time.
 """
 
+import argparse
 import http.client
 import json
 import signal
@@ -62,14 +64,21 @@ _FRAMES: Final = {
 }
 _STEPS: Final = ("request until the upstream has it", *_FRAMES, "[DONE] and the end")
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-_REQUEST: Final = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]})
+_SAID: Final = [{"role": "user", "content": "hi"}]
+_REQUESTS: Final = {
+    "chat": ("/v1/chat/completions", {"model": "m", "stream": True, "messages": _SAID}),
+    "responses": ("/v1/responses", {"model": "m", "stream": True, "input": _SAID}),
+    "messages": ("/v1/messages", {"model": "m", "stream": True, "max_tokens": 100, "messages": _SAID}),
+}
 #: Longer than any step takes under the hook.
 _SETTLE_S: Final = 0.35
 
 
 def main() -> None:
     """Print a row for each step."""
-    calls, marks = _walk()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--client", choices=_REQUESTS, default="chat")
+    calls, marks = _walk(parser.parse_args().client)
     print(f"{'step':34} {'calls':>6} {'functions':>9} {'files':>6} {'file changes':>13}")
     for name, (start, end) in zip(_STEPS, pairwise(marks), strict=True):
         print(_row(name, calls[start:end]))
@@ -82,7 +91,7 @@ def _row(name: str, calls: list[tuple[str, str]]) -> str:
     return f"{name:34} {len(calls):6} {len(set(calls)):9} {len(set(files)):6} {changes:13}"
 
 
-def _walk() -> tuple[list[tuple[str, str]], list[int]]:
+def _walk(dialect: str) -> tuple[list[tuple[str, str]], list[int]]:
     with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as listener:
         folder = Path(name)
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -90,11 +99,12 @@ def _walk() -> tuple[list[tuple[str, str]], list[int]]:
         (folder / "server.py").write_text(_SERVER, encoding="utf-8")
         upstream = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         serve = ["serve", "--upstream", upstream, "--port", str(port), "--data", str(folder / "data")]
+        serve += [] if dialect == "chat" else ["--speaks", "chat"]
         command = [sys.executable, str(folder / "server.py"), str(folder / "walk.json"), *serve]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             _await(port)
-            _ask(server, listener, port)
+            _ask(server, listener, port, dialect)
             server.send_signal(signal.SIGUSR2)
             time.sleep(1)
         finally:
@@ -115,7 +125,7 @@ def _await(port: int) -> None:
     sys.exit("the server did not start")
 
 
-def _ask(server: "subprocess.Popen[bytes]", listener: socket.socket, port: int) -> None:
+def _ask(server: "subprocess.Popen[bytes]", listener: socket.socket, port: int, dialect: str) -> None:
     """Send one request, with a mark before it and after each step."""
 
     def mark() -> None:
@@ -142,7 +152,8 @@ def _ask(server: "subprocess.Popen[bytes]", listener: socket.socket, port: int) 
     upstream.start()
     mark()
     client = http.client.HTTPConnection("127.0.0.1", port)
-    client.request("POST", "/v1/chat/completions", _REQUEST, {"content-type": "application/json"})
+    path, request = _REQUESTS[dialect]
+    client.request("POST", path, json.dumps(request), {"content-type": "application/json"})
     body = client.getresponse().read()
     assert b"four" in body, body
     upstream.join(20)

@@ -17,7 +17,7 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.core.model import Ended, Ending
 from wiretape.events.core.settings import Facts, OnPartial, Profile, Reasoning
-from wiretape.events.emission.engine import KEEPALIVE
+from wiretape.events.emission.words import KEEPALIVE
 from wiretape.events.emit import Emitter, events
 from wiretape.events.tape.record import Record, decode, encode
 from wiretape.events.tape.tape import Reader, Recorder, reads

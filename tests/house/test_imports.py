@@ -1,4 +1,4 @@
-"""Import rules that import-linter cannot express: the purity of events/ and where vendor words may appear."""
+"""Import rules that import-linter cannot express: the purity of events/."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -25,15 +25,6 @@ IMPURE_CALLS = frozenset(
 MUTABLE_TYPES = frozenset({"Counter", "array", "bytearray", "defaultdict", "deque", "dict", "list", "set"})
 READ_ONLY = frozenset({"MappingProxyType", "frozenset", "tuple"})
 READ_ONLY_TYPES = ("Final[Mapping[", "Final[Sequence[", "Final[Set[", "Final[Collection[", "Final[Iterable[")
-
-DIALECTS = ("events/chat/", "events/responses/", "events/messages/")
-SPEAKERS = (*DIALECTS, "replay/faults/places.py")
-"""Recordings are cut in the words of their dialect, so one module of replay/ knows those of all three."""
-
-VENDOR_WORDS = ("choices", "tool_calls", "content_block_delta")
-
-OWN_NAME = "wiretape_tool_calls_total"
-"""A metric that contains a vendor word by chance."""
 
 COMPOSITION_ROOT = "proxy/cli/main.py"
 """The one module that imports a later package: it joins the verbs of proxy and replay."""
@@ -131,25 +122,3 @@ def test_events_has_no_mutable_global() -> None:
                 yield f"line {node.lineno}: global"
 
     assert violations(EVENTS, changeable) == {}
-
-
-def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield every literal text of a file with its line, docstrings excluded."""
-    prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=str() as text) if node not in prose:
-                yield node.lineno, text
-            case ast.Constant(value=bytes() as text):
-                yield node.lineno, text.decode("latin-1")
-            case _:
-                continue
-
-
-def test_only_dialects_use_vendor_words() -> None:
-    def spoken(module: Module) -> Iterator[str]:
-        for line, text in literals(module.syntax):
-            if any(word in text.replace(OWN_NAME, "") for word in VENDOR_WORDS):
-                yield f"line {line}: {text[:60]}"
-
-    assert violations([module for module in modules() if not module.place.startswith(SPEAKERS)], spoken) == {}

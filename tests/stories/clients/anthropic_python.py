@@ -4,7 +4,9 @@ import json
 
 import anthropic
 
-tools = [{"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}]
+tools: list[anthropic.types.ToolParam] = [
+    {"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
+]
 with (
     anthropic.Anthropic() as client,
     client.messages.stream(
@@ -16,4 +18,6 @@ with (
 ):
     message = stream.get_final_message()
 text, call = message.content
+assert text.type == "text"
+assert call.type == "tool_use"
 print(json.dumps({"text": text.text, "tool": call.name, "input": call.input}))

@@ -22,7 +22,7 @@ from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening
 from ..store.catalogue import Rows, peek
 from ..store.folder import LIVE, Folder, holder
-from ..store.store import FolderRefusedError
+from ..store.store import Filter, FolderRefusedError
 from ..upstream.connection import RefusedError
 from ..upstream.transport import UpstreamTransport
 from .show import damage_of, tapes_of
@@ -36,6 +36,9 @@ State = Literal["ok", "note", "wrong"]
 
 #: Statuses of a path that a server does not have.
 _NO_PATH: Final = (404, 405, 501)
+#: Streams whose upstream answered in no dialect that was expected; as many as are counted.
+_PROTOCOL: Final = Filter(ending="protocol")
+_ALIEN_MAX: Final = 1_000
 _MARKS: Final[dict[State, str]] = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
@@ -139,6 +142,11 @@ def _tapes(root: Path, *, held: bool) -> Iterator[Check]:
     yield Check("tapes", "wrong", said) if damaged else Check("tapes", "ok", f"{count - cut} intact")
     if gone := sorted(known - tapes.keys()):
         yield Check("tapes", "wrong", f"{len(gone)} in the catalogue, but gone or not a file: {_some(gone)}")
+    alien = [row for row in peek(root, lambda rows: rows.page(_PROTOCOL, _ALIEN_MAX)) or () if row.dialect]
+    if alien:
+        route = f"[routes.{alien[0].route}]" if alien[0].route else "the default route"
+        said = f"{len(alien)} ended as protocol, the last one on {route}: {_some([row.stream for row in alien])}"
+        yield Check("tapes", "note", f"{said}. If the upstream speaks another dialect, set `speaks`")
     if cut:
         yield Check("tapes", "note", f"{cut} without an end, of a server that was killed; the next start recovers them")
 

@@ -14,6 +14,7 @@ from wiretape.proxy.cli import doctor as cli_doctor
 from wiretape.proxy.cli.doctor import Check, examine, lines, upstreams
 from wiretape.proxy.config.load import Loaded, Row
 from wiretape.proxy.config.model import Config, Key, Route, Secret, Speaks, Target
+from wiretape.proxy.store.catalogue import reindex
 from wiretape.proxy.store.folder import Folder
 from wiretape.replay.playback.script import Fault, Request, Script, event_stream, json_answer
 from wiretape.replay.playback.server import listening
@@ -154,6 +155,18 @@ def test_damaged_tapes_and_those_of_a_killed_server_are_found(tmp_path: Path) ->
     with closing(Folder(tmp_path)):
         assert state_of(looked(config), "tapes") == ("ok", "1 intact")
     assert [check.said[:16] for check in looked(config) if check.name == "tapes"] == ["1 intact", "1 without an end"]
+
+
+def test_streams_in_another_dialect_than_expected_are_named(tmp_path: Path) -> None:
+    (tmp_path / "2026-11-18").mkdir()
+    records = flat(stream_of("alien", route="codex"))
+    records[-1] = records[-1]._replace(keys={**records[-1].keys, "ending": "protocol"})
+    (tmp_path / "2026-11-18/alien.tape").write_bytes(b"".join(map(encode, records)))
+    with closing(Folder(tmp_path)) as folder:
+        reindex(folder)
+    (said,) = (check.said for check in looked(Config(data=tmp_path, port=0)) if "protocol" in check.said)
+    assert said.startswith("1 ended as protocol, the last one on [routes.codex]: alien.")
+    assert "set `speaks`" in said
 
 
 def test_findings_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,8 +109,8 @@ def check_states(wire: Wire, found: Said, key: str, dialect: str) -> None:
 @pytest.mark.parametrize("part", range(16))
 @pytest.mark.parametrize("dialect", PROTOCOLS)
 def test_cut_at_every_frame(dialect: str, part: int) -> None:
-    """All in `make laws`; in the default suite one of six streams, and of one with many frames about forty."""
-    for stream in tool_streams(dialect, one_in=6)[part::16]:
+    """All in `make laws`; in the default suite one of twelve streams, and of one with many frames about forty."""
+    for stream in tool_streams(dialect, one_in=12)[part::16]:
         ends = list(frame_ends(stream.body))
         for end in ends if FULL else ends[:: 1 + len(ends) // 40]:
             check(stream.body[:end], f"{stream.id} cut at {end}", dialect)
@@ -129,8 +129,8 @@ def test_cut_at_every_byte(dialect: str, number: int) -> None:
 @pytest.mark.parametrize("part", range(8))
 @pytest.mark.parametrize("dialect", PROTOCOLS)
 def test_held_calls_of_a_cut_stream_are_never_seen(dialect: str, part: int, mode: str) -> None:
-    """All of them at every frame in `make laws`, one of six at every seventh in the default suite."""
-    for stream in tool_streams(dialect, one_in=6)[part::8]:
+    """All of them at every frame in `make laws`, one of twelve at every seventh in the default suite."""
+    for stream in tool_streams(dialect, one_in=12)[part::8]:
         ends = list(frame_ends(stream.body))
         for end in ends if FULL else ends[len(stream.id) % 7 :: 7]:
             records = tape(stream.body[:end], request=REQUEST, dialect=dialect, on_partial=mode, tools="held")

@@ -52,7 +52,7 @@ async def test_client_gets_what_the_tape_emits(
 ) -> None:
     """All in `make laws`, one of forty in the default suite."""
     found: list[str] = []
-    for number, stream in [*sampled(PROTOCOLS[upstream], one_in=40)][part::4]:
+    for number, stream in [*sampled(PROTOCOLS[upstream], one_in=80)][part::4]:
         for body, end in [*answers(number, stream)][: 2 if FULL or number % 2 else 1]:
             wrong = await play(stream, body, end, upstream, client)
             found += [f"{stream.id}, {len(body)} bytes and {end}: {each}" for each in wrong]

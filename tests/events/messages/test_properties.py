@@ -55,7 +55,7 @@ def cuts(body: bytes) -> list[bytes]:
     ends = [0]
     for frame in Decoder().feed(body):
         ends.append(ends[-1] + len(frame.raw))
-    return [body[:end] for end in ends[:: 1 + len(ends) // (400 if FULL else 60)]] + [body]
+    return [body[:end] for end in ends[:: 1 + len(ends) // (400 if FULL else 30)]] + [body]
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
@@ -78,7 +78,7 @@ def test_captured_streams_cut_at_any_frame(mode: dict[str, Any]) -> None:
 
 @needs_corpus
 def test_captured_streams_pass_as_they_came() -> None:
-    for _, captured in sampled("anthropic", one_in=4):
+    for _, captured in sampled("anthropic", one_in=16):
         result = run(stream([captured.body], tool_events=False))
         assert result.ended.ending == "completed"
         if not set(result.repairs) & {"framing", "done_withheld", "block_member"}:
@@ -173,7 +173,7 @@ def any_frame(random: Random) -> bytes:
     return line + b"data: " + payload + random.choice((b"\n\n",) * 20 + (b"\r\n\r\n",))
 
 
-@settings(max_examples=3000 if FULL else 100)
+@settings(max_examples=3000 if FULL else 30)
 @given(st.integers(0, 2**32))
 def test_any_frames_make_a_stream_in_order(seed: int) -> None:
     random = Random(seed)  # noqa: S311 - frames of a test

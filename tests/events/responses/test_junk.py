@@ -47,7 +47,7 @@ from .made import (
 )
 
 FULL = os.environ.get("WIRETAPE_LAWS") == "full"
-EXAMPLES = settings(max_examples=3000 if FULL else 150)
+EXAMPLES = settings(max_examples=3000 if FULL else 40)
 HI = message("hi")
 CALL = call('{"x"', ":1}")
 END = completed(message_item("hi"))
@@ -491,6 +491,23 @@ def test_junk_in_the_last_output_leaves_the_items_of_the_answer(junk: Any) -> No
     assert CHECKERS["responses"](result.out) == []
 
 
+def test_items_of_the_last_output_without_ids_are_those_that_are_left() -> None:
+    first, second = message_item("a"), {**message_item("b"), "id": "msg_2"}
+    answer = [added(first), done(first), added(second, index=1), done(second, index=1)]
+    result = played(stream(*OPENING, *answer, completed(first, {"type": "odd"}, {**second, "id": None})))
+    assert [item["id"] for item in values(result)[-1]["response"]["output"] if item["type"] == "message"] == [
+        first["id"],
+        "msg_2",
+    ]
+
+
+def test_frames_with_two_numbers_are_read_one_by_one() -> None:
+    pieces = [{**delta(piece), "more": {"sequence_number": 5}} for piece in ("a", "b", "c")]
+    result = played(stream(*OPENING, *HI[:2], *pieces, incomplete()))
+    assert "".join(value["delta"] for value in values(result) if value["type"].endswith("text.delta")) == "abc"
+    assert CHECKERS["responses"](result.out) == []
+
+
 def test_call_that_only_a_cut_answer_lists_is_not_sent() -> None:
     result = played(stream(*OPENING, incomplete(call_item("{}", 1, "incomplete"), message_item("hi"), {"type": 5})))
     assert [value["item"]["type"] for value in values(result) if value["type"].endswith("item.done")] == ["message"]
@@ -519,7 +536,7 @@ def test_more_waiting_frames_than_any_answer_has_is_a_limit(monkeypatch: pytest.
 
 @needs_corpus
 def test_captured_streams_pass_in_order_and_end_as_they_did() -> None:
-    for _, captured in sampled("responses", one_in=8):
+    for _, captured in sampled("responses", one_in=24):
         result = run(tape(captured.body, dialect="responses"))
         assert result.ended.ending in ("completed", "upstream_error"), captured.id
         assert CHECKERS["responses"](result.out) == [], captured.id

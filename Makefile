@@ -128,9 +128,12 @@ NAMED := cancel_sweep durability processes recovery
 failures: install ## run every failure case through the whole proxy, write docs/internals/failures.md
 	WIRETAPE_LAWS=full $(PYTEST) --numprocesses auto -p tests.failures.report tests/failures $(NAMED:%=tests/proxy/test_%.py)
 
+# The tests outside tests/events of what only the proxy and the replay tools ask of events/.
+COVERING := tests/failures/test_dialect_streams.py $(addprefix tests/proxy/test_,crossing.py faults_of_counting.py \
+	stream_request.py summary.py) $(addprefix tests/replay/test_,every_dialect.py faults.py)
 .PHONY: coverage
 coverage: install ## measure branch coverage of events/ by its fast tests (100 %)
-	$(PY) -m coverage run -m pytest --quiet -m "not slow" tests/events tests/proxy/test_summary.py
+	$(PY) -m coverage run -m pytest --quiet -m "not slow" tests/events $(COVERING)
 	$(PY) -m coverage report
 
 # The default suite takes a sample of these: of the captures, the cancels, the sealed streams.

@@ -39,7 +39,7 @@ class ChatPlaces:
                 return any(as_object(choice.get("delta")).get("content") for choice in _choices(value))
             case "finish":
                 return any(choice.get("finish_reason") for choice in _choices(value))
-            case "done":
+            case _:
                 return payload.strip() == b"[DONE]"
 
     def calls(self, value: Mapping[str, Any]) -> Iterator[CallPiece]:

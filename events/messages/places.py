@@ -48,7 +48,7 @@ class MessagesPlaces:
                 return bool(as_object(value.get("delta")).get("text"))
             case "finish":
                 return value.get("type") == "message_delta"
-            case "done":
+            case _:
                 return value.get("type") == "message_stop"
 
     def calls(self, value: Mapping[str, Any]) -> Iterator[CallPiece]:

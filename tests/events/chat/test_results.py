@@ -7,8 +7,8 @@ import pytest
 
 from tests.events.chat.rows import tools
 from tests.support.chat import DONE, Run, begin, call, call_entry, finish, frame, run, tape, text, tool_calls
-from wiretape.events.chat.request import LEGACY_ID, facts, results_in
-from wiretape.events.core.json_text import ABSENT
+from wiretape.events.chat.request import LEGACY_ID, facts, results_in, unstreamed
+from wiretape.events.core.json_text import ABSENT, parse
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.core.model import ToolResultSeen
 from wiretape.events.core.results import Result, Results
@@ -312,3 +312,8 @@ def test_junk_is_nothing(junk: Any) -> None:
 @pytest.mark.parametrize("junk", ["2", 2.0, True, [], {}], ids=str)
 def test_a_junk_count_of_answers_is_unknown(junk: Any) -> None:
     assert facts({"n": junk}).choices is None
+
+
+def test_request_for_a_whole_answer_asks_for_no_stream() -> None:
+    asked = b'{"stream":true, "stream_options":{"include_usage":true},"model":"m"}'
+    assert parse(unstreamed(asked)) == {"stream": False, "model": "m"}

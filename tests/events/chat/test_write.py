@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.chat import DONE, call, finish, run, tape, text
 from wiretape.events.chat import chunk, write
+from wiretape.events.chat.repair import Repair
 from wiretape.events.core.json_text import parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import LABEL_CHARS_MAX
@@ -268,3 +269,7 @@ def test_half_of_an_emoji_in_an_id_is_repeated_in_any_style() -> None:
     other = b'data: {"id": "c2", "choices": [{"index": 0, "delta": {"content": "\xc3\xa9"}}]}\n\n'
     result = run(tape([first, other, finish(), DONE]))
     assert [frame.count(b"ud83d") for frame in result.sent] == [1, 1, 1, 0]
+
+
+def test_upstreams_begin_their_own_answers() -> None:
+    assert Repair(CONTEXT).opening(0) == []

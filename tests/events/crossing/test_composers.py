@@ -255,6 +255,15 @@ def test_text_after_the_finish_of_held_calls_is_sent(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", ["messages", "responses"])
+def test_text_after_the_finish_of_a_held_malformed_call_is_withheld(client: str) -> None:
+    upstream = [ROLE, begin("call_1", "f", "{"), CALLS, text("late"), DONE]
+    result = cross(client, upstream, tools="held")
+    answer = read(client, result.out)
+    assert (answer.text, answer.calls, answer.ending) == ("", [], "error")
+    assert result.ended.flags[-1:] == ("malformed_call",)
+
+
+@pytest.mark.parametrize("client", ["messages", "responses"])
 def test_error_before_a_call_is_shown_names_it_after_the_text(client: str) -> None:
     result = cross(client, [ROLE, text("a"), begin("call_1", "f"), ERROR], on_partial="both")
     assert (read(client, result.out).ending, CHECKERS[client](result.out)) == ("error", [])

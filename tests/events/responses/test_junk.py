@@ -491,6 +491,19 @@ def test_junk_in_the_last_output_leaves_the_items_of_the_answer(junk: Any) -> No
     assert CHECKERS["responses"](result.out) == []
 
 
+def test_call_without_a_byte_of_arguments_is_whole_only_without_a_limit() -> None:
+    begins = [added(call_item("", 1, "in_progress")), done(call_item(""))]
+    assert "output_item.done" in kinds(played(stream(*OPENING, *begins, completed(call_item("")))))
+    assert "output_item.done" not in kinds(played(stream(*OPENING, *begins, incomplete(call_item("")))))
+
+
+def test_end_of_a_message_without_its_parts_keeps_what_was_said() -> None:
+    ended = done({**message_item("hi"), "content": []})
+    result = played(stream(*OPENING, *message("hi")[:3], ended, completed(message_item("hi"))))
+    assert "".join(value["delta"] for value in values(result) if value["type"].endswith("text.delta")) == "hi"
+    assert CHECKERS["responses"](result.out) == []
+
+
 def test_items_of_the_last_output_without_ids_are_those_that_are_left() -> None:
     first, second = message_item("a"), {**message_item("b"), "id": "msg_2"}
     answer = [added(first), done(first), added(second, index=1), done(second, index=1)]

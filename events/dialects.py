@@ -12,10 +12,13 @@ from .messages.places import MessagesPlaces
 from .responses.dialect import Responses
 from .responses.places import ResponsesPlaces
 
-__all__ = ["DIALECTS", "PLACES", "spoken"]
+__all__ = ["CHAT", "DIALECTS", "MESSAGES", "PLACES", "RESPONSES", "spoken"]
 
-DIALECTS: Final[Mapping[str, Any]] = MappingProxyType(
-    {"chat": Chat(), "responses": Responses(), "messages": Messages()}
+CHAT: Final = Chat()
+RESPONSES: Final = Responses()
+MESSAGES: Final = Messages()
+DIALECTS: Final[Mapping[str, Chat | Responses | Messages]] = MappingProxyType(
+    {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 )
 #: The parts of their frames and the words of their protocols, for code that looks into stored bytes.
 PLACES: Final[Mapping[str, Places]] = MappingProxyType(

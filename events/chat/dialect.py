@@ -9,7 +9,7 @@ from .ask import read, write
 from .compose import ChatComposer, counts_of
 from .places import ChatPlaces
 from .repair import Repair
-from .request import asks_usage, facts, refuses_usage, results_in, unstreamed, with_usage
+from .request import asks_usage, facts, refuses_usage, results_in, unsealed, unstreamed, with_usage
 from .whole import whole
 from .write import ChatWriter
 
@@ -46,6 +46,7 @@ class Chat:
     asks_usage = staticmethod(asks_usage)
     with_usage = staticmethod(with_usage)
     refuses_usage = staticmethod(refuses_usage)
+    unsealed = staticmethod(unsealed)
     unstreamed = staticmethod(unstreamed)
 
     @staticmethod

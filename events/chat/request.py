@@ -7,14 +7,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..core.json_text import apply, as_list, as_object, is_object, locate
+from ..core.json_text import Path, apply, as_list, as_object, is_object, locate, parse
 from ..core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from ..core.results import Result, Results
 from ..core.settings import Facts
+from ..crossing.envelope import is_envelope
 from ..emission.words import preview
 from .chunk import Entry, function_of
 
-__all__ = ["LEGACY_ID", "asks_usage", "facts", "refuses_usage", "results_in", "unstreamed", "with_usage"]
+__all__ = ["LEGACY_ID", "asks_usage", "facts", "refuses_usage", "results_in", "unsealed", "unstreamed", "with_usage"]
 
 #: A legacy `function_call` has no id; the one of the first choice gets this, and clients send no other back.
 LEGACY_ID = "function_call_0"
@@ -115,6 +116,17 @@ def with_usage(body: bytes, stream_options: bool | None) -> bytes:
 def refuses_usage(said: str) -> bool:
     """Return whether an upstream's error is about being asked for usage."""
     return _USAGE.search(said) is not None
+
+
+def unsealed(body: bytes) -> bytes:
+    """Return the body without the envelopes of ours in the reasoning of its history."""
+    sealed: dict[Path, bytes | None] = {
+        ("messages", at, "reasoning_details", place): None
+        for at, message in enumerate(as_list(as_object(parse(body)).get("messages")))
+        for place, detail in enumerate(as_list(as_object(message).get("reasoning_details")))
+        if is_envelope(as_object(detail).get("data"))
+    }
+    return apply(body, locate(body, sealed))
 
 
 def unstreamed(body: bytes) -> bytes:

@@ -93,7 +93,7 @@ class Responses:
 
     @staticmethod
     def error_body(
-        status: int, message: str, *, kind: str = "", code: str = "", param: str | None = None
+        status: int, message: str, *, kind: str = "", code: str | None = None, param: str | None = None
     ) -> dict[str, Any]:
         """Return the body of an HTTP error."""
         kind = kind or ("invalid_request_error" if status < 500 else "server_error")

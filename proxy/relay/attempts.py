@@ -16,7 +16,7 @@ import trio
 
 from wiretape.events.core.errors import RequestError
 from wiretape.events.core.model import UpstreamError
-from wiretape.events.dialects import DIALECTS
+from wiretape.events.dialects import CHAT
 
 from ..http1 import Headers
 from ..limits import RETRY_AFTER_MAX_S, RETRY_FIRST_S, SAID_BYTES_MAX
@@ -235,7 +235,7 @@ def failed_status(status: int, headers: Headers, body: bytes, *, streams: bool, 
         unstreamed=streams and refuses_streaming(status, body),
         final=agent and headers.get(b"x-hermes-completed") == b"false",
         no_path=status in (404, 405, 501) and _OF_MODEL.search(said) is None,
-        uncounted=status in (400, 422) and DIALECTS["chat"].refuses_usage(said),
+        uncounted=status in (400, 422) and CHAT.refuses_usage(said),
     )
 
 

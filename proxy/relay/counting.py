@@ -8,12 +8,13 @@ from typing import Final
 import trio
 
 from wiretape.events.core.json_text import apply, as_object, as_text, dumps, locate, parse
-from wiretape.events.dialects import DIALECTS
+from wiretape.events.crossing.envelope import may_hold
+from wiretape.events.dialects import MESSAGES
 
 from ..limits import COUNT_ANSWER_BYTES_MAX, COUNT_ANSWER_S
 from ..upstream.connection import WireError
 from .attempts import failed_status
-from .crossing import is_sealed, renamed
+from .crossing import renamed
 from .http_responses import Answer, json_answer, wrapped_error
 from .relay import Services
 from .stream_request import StreamRequest, in_thread_if_large
@@ -21,7 +22,6 @@ from .upstream import UpstreamRequest, UpstreamResponse
 
 __all__ = ["TokenCounts"]
 
-_SPOKEN: Final = DIALECTS["messages"]
 _ESTIMATED: Final = (b"x-wiretape-estimated", b"true")
 
 
@@ -38,15 +38,15 @@ class TokenCounts:
             return None
         body = request.plain or request.body
         value = as_object(await in_thread_if_large(body, lambda: parse(body)))
-        if learned.speaks(target, _SPOKEN.name) == _SPOKEN.name and target.name not in learned.estimated:
+        if learned.speaks(target, MESSAGES.name) == MESSAGES.name and target.name not in learned.estimated:
             model = renamed(request.route, as_text(value.get("model")))
             asked = apply(body, locate(body, {("model",): dumps(model)})) if model else request.body
-            if is_sealed(request):
-                asked = await in_thread_if_large(body, lambda: _SPOKEN.unsealed(asked if model else body))
+            if may_hold(body):
+                asked = await in_thread_if_large(body, lambda: MESSAGES.unsealed(asked if model else body))
             counted = await self._counted(request, asked)
             if counted is not None:
                 return counted
-        tokens = await in_thread_if_large(body, lambda: _SPOKEN.estimated_tokens(value))
+        tokens = await in_thread_if_large(body, lambda: MESSAGES.estimated_tokens(value))
         return json_answer(200, {"input_tokens": tokens}, headers=(_ESTIMATED,))
 
     async def _counted(self, request: StreamRequest, body: bytes) -> Answer | None:

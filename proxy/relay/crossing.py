@@ -7,16 +7,15 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.json_text import apply, as_object, dumps, locate, parse
 from wiretape.events.crossing.cross import cross
-from wiretape.events.crossing.envelope import may_hold
 from wiretape.events.crossing.request import Options
-from wiretape.events.dialects import DIALECTS
+from wiretape.events.dialects import CHAT, DIALECTS, RESPONSES
 
 from ..config.model import Route, Target
 from ..config.urls import origin_of
 from ..limits import LEARNED_MAX
 from .stream_request import StreamRequest
 
-__all__ = ["Learned", "Plan", "Sent", "crosses", "is_sealed", "renamed", "sent"]
+__all__ = ["Learned", "Plan", "Sent", "crosses", "renamed", "sent"]
 
 #: Hosts of the vendors, which refuse what they do not know, and of those the ones that take `max_completion_tokens`.
 _OPENAI: Final = (".openai.com", ".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
@@ -89,12 +88,6 @@ def renamed(route: Route, model: str) -> str:
     return "" if name == model else name
 
 
-def is_sealed(request: StreamRequest) -> bool:
-    """Return whether a request may hold envelopes, from an upstream of another dialect that the client had before."""
-    body = request.plain or request.body
-    return isinstance(body, bytes) and may_hold(body)
-
-
 def sent(request: StreamRequest, plan: Plan) -> Sent:
     """Return a request of a dialect as it is sent by this plan. Raise `RequestError` if it cannot be crossed."""
     assert isinstance(request.body, bytes), "requests of a dialect are read whole"
@@ -108,19 +101,19 @@ def sent(request: StreamRequest, plan: Plan) -> Sent:
     if plan.dialect != request.dialect:
         value = as_object(parse(body))
         made = cross(
-            DIALECTS[request.dialect].with_items(value, request.items) if request.items else value,
+            RESPONSES.with_items(value, request.items) if request.items else value,
             theirs=DIALECTS[request.dialect],
             ours=ours,
             options=_options(request, plan.target),
         )
         crossing, lost, asks_usage = made.crossing, made.lost, ours.asks_usage(made.body)
         body = dumps(made.body)
-    elif request.dialect != "chat" and is_sealed(request):
+    elif contents.sealed:
         body = ours.unsealed(body)
     if model:
         body = apply(body, locate(body, {("model",): dumps(model)}))
     if plan.counted:
-        body = ours.with_usage(body, asks_usage)
+        body = CHAT.with_usage(body, asks_usage)
     if plan.unstreamed:
         body = ours.unstreamed(body)
     return Sent(body, model, crossing, lost)

@@ -11,7 +11,7 @@ import trio
 from wiretape.events.core.errors import RequestError
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, is_object, parse
 from wiretape.events.crossing.turns import Turn
-from wiretape.events.dialects import DIALECTS
+from wiretape.events.dialects import RESPONSES
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 from wiretape.events.wire.sse import Decoder
@@ -26,8 +26,6 @@ from .stream_request import StreamRequest
 
 __all__ = ["Earlier"]
 
-#: The dialect whose answers have ids that clients come back to.
-_SPOKEN: Final = DIALECTS["responses"]
 _ID_CHARS_MAX: Final = 160
 
 
@@ -52,27 +50,27 @@ class Earlier:
         began, said = trio.current_time(), list[Sequence[Turn]]()
         wanted: str = answer_id
         while wanted and len(said) < EARLIER_ANSWERS_MAX:
-            taped = await self._find(_SPOKEN.stream_of(wanted), route, caller, held)
+            taped = await self._find(RESPONSES.stream_of(wanted), route, caller, held)
             if taped is None and not said:
                 return None
-            if taped is None or not _SPOKEN.is_kept(taped.body):
+            if taped is None or not RESPONSES.is_kept(taped.body):
                 await not_earlier(began)
-                raise AnswerError(_not_found(400, answer_id, _SPOKEN.continued, "previous_response_not_found"))
+                raise AnswerError(_not_found(400, answer_id, RESPONSES.continued, "previous_response_not_found"))
             try:
-                said.append(_SPOKEN.turns(*taped))
+                said.append(RESPONSES.turns(*taped))
             except RequestError as bad:
-                message = f"{_SPOKEN.continued}: the earlier request cannot be repeated ({bad})"
+                message = f"{RESPONSES.continued}: the earlier request cannot be repeated ({bad})"
                 kind = "invalid_request_error"
-                raise AnswerError(error(400, message, type=kind, code=bad.code, param=_SPOKEN.continued)) from None
-            wanted = _SPOKEN.continues(taped.body)
+                raise AnswerError(error(400, message, type=kind, code=bad.code, param=RESPONSES.continued)) from None
+            wanted = RESPONSES.continues(taped.body)
         return [turn for turns in reversed(said) for turn in turns]
 
     async def items(self, ids: Mapping[str, str], route: Route, caller: str, held: Charge) -> dict[str, Any]:
         """Return those of the items with these ids, of these answers, that are ours and may be used again."""
         found = dict[str, Any]()
         for answer_id in list(dict.fromkeys(ids.values()))[:EARLIER_ANSWERS_MAX]:
-            taped = await self._find(_SPOKEN.stream_of(answer_id), route, caller, held)
-            if taped is not None and _SPOKEN.is_kept(taped.body):
+            taped = await self._find(RESPONSES.stream_of(answer_id), route, caller, held)
+            if taped is not None and RESPONSES.is_kept(taped.body):
                 said = map(as_object, as_list(taped.answer.get("output")))
                 found |= {item["id"]: item for item in said if item.get("id") in ids}
         return found
@@ -82,11 +80,11 @@ class Earlier:
         if request.method not in ("GET", "HEAD"):
             return None
         began, answer_id = trio.current_time(), request.path_tail.rpartition(b"/")[2].decode("latin-1")
-        taped = await self._find(_SPOKEN.stream_of(answer_id), request.route, request.caller, request.charge)
-        if taped is not None and _SPOKEN.is_kept(taped.body):
+        taped = await self._find(RESPONSES.stream_of(answer_id), request.route, request.caller, request.charge)
+        if taped is not None and RESPONSES.is_kept(taped.body):
             return json_answer(200, taped.answer)
-        speaks = self._services.learned.speaks(request.route.targets[0], _SPOKEN.name)
-        if taped is None and speaks == _SPOKEN.name:
+        speaks = self._services.learned.speaks(request.route.targets[0], RESPONSES.name)
+        if taped is None and speaks == RESPONSES.name:
             return None
         await not_earlier(began)
         raise AnswerError(_not_found(404, answer_id, None, "response_not_found"))
@@ -104,7 +102,7 @@ class Earlier:
                 if (opened.get("caller"), opened.get("route"), opened.get("dialect")) != (
                     caller,
                     route.name,
-                    _SPOKEN.name,
+                    RESPONSES.name,
                 ):
                     return None
                 take(held, READ_WHOLE_TIMES * sum(len(record.raw or b"") for record in batch))
@@ -127,7 +125,7 @@ def _answer_of(records: Sequence[Record]) -> dict[str, Any]:
         value = as_object(parse(emitted))
         return value if "error" not in value or "id" in value else {}
     values = [parse(frame.payload) for frame in Decoder().feed(emitted) if frame.payload is not None]
-    whole: dict[str, Any] = _SPOKEN.whole(value for value in values if is_object(value))
+    whole: dict[str, Any] = RESPONSES.whole(value for value in values if is_object(value))
     return whole
 
 

@@ -14,6 +14,7 @@ from wiretape.events.core.json_text import ABSENT, Edit, as_list, is_object, par
 from wiretape.events.core.limits import JSON_VALUES_MAX
 from wiretape.events.core.results import Results
 from wiretape.events.core.settings import Facts, Settings
+from wiretape.events.crossing.envelope import may_hold
 from wiretape.events.crossing.turns import Turn as Said
 from wiretape.events.dialects import DIALECTS
 from wiretape.events.emission.marks import Marks, find_marks, remove_marks
@@ -190,6 +191,8 @@ class Contents(NamedTuple):
     continues: str = ""
     #: Ids of items that it names instead of repeating them, and those of their answers.
     referenced: Mapping[str, str] = MappingProxyType({})
+    #: It may hold envelopes, from an upstream of another dialect that the client had before.
+    sealed: bool = False
 
 
 async def contents_of(
@@ -242,6 +245,7 @@ def _contents(body: bytes, dialect: str, history: str) -> Contents:
         remove_marks(body, marks) if history == "repair" and marks else (),
         spoken.continues(value),
         spoken.referenced(value),
+        may_hold(body),
     )
 
 

@@ -22,7 +22,7 @@ from ..store.store import StoreError
 from ..upstream.connection import CODINGS, End, Exchange, Head, Inflater, Outgoing, ProtocolError, Read, WireError
 from ..upstream.transport import UpstreamTransport
 from .attempts import Decision, Failure, Next, Signals, decide
-from .crossing import Learned, Plan, Sent, is_sealed, renamed, sent
+from .crossing import Learned, Plan, Sent, renamed, sent
 from .stream_request import StreamRequest, Upload, UploadError, in_thread_if_large
 
 __all__ = ["Shape", "UpstreamRequest", "UpstreamResponse", "shape_of"]
@@ -125,7 +125,7 @@ class UpstreamRequest:
         edited = self.crossed or bool(contents.cleaning) or plan.counted or plan.unstreamed
         if request.dialect and not (edited or request.verbatim):
             edited = bool(route.models and renamed(route, request.facts.model))
-            edited = edited or (request.dialect != "chat" and is_sealed(request))
+            edited = edited or contents.sealed
         if hashed or edited:
             with trio.CancelScope(shield=True):
                 if hashed:

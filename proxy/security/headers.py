@@ -86,12 +86,20 @@ TAPED_ANSWER_PREFIXES: Final = (b"x-ratelimit-", b"ratelimit-", b"anthropic-rate
 class Spoken(Protocol):
     """What a dialect says of the headers of its requests."""
 
-    #: The beginnings of the names of its own, which mean nothing to others.
-    own_headers: tuple[bytes, ...]
-    #: Those that every request needs.
-    needed_headers: tuple[Header, ...]
-    #: Where the key is.
-    key_header: bytes
+    @property
+    def own_headers(self) -> tuple[bytes, ...]:
+        """The beginnings of the names of its own, which mean nothing to others."""
+        ...
+
+    @property
+    def needed_headers(self) -> tuple[Header, ...]:
+        """Those that every request needs."""
+        ...
+
+    @property
+    def key_header(self) -> bytes:
+        """Where the key is."""
+        ...
 
 
 def to_upstream(

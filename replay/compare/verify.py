@@ -131,7 +131,9 @@ def _verifying(url: str, key: Secret | None) -> Config:
     [target] = config.routes[""].targets
     routes = dict(config.routes)
     for speaks in _SPEAKS:
-        its = replace(target, key_header=DIALECTS[speaks].key_header.decode())
+        its = replace(
+            target, key_header="x-api-key" if DIALECTS[speaks].key_header == b"x-api-key" else "authorization"
+        )
         routes[speaks] = replace(config.routes[""], name=speaks, targets=(its,))
         crossing = replace(routes[speaks], name=f"{speaks}-crossed", targets=(replace(its, speaks=speaks),))
         routes[crossing.name] = replace(crossing, settings=Settings())

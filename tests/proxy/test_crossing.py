@@ -313,6 +313,10 @@ async def test_envelopes_of_ours_do_not_reach_a_native_upstream(autojump_clock: 
         assert peer.requests[-1][2]["messages"][1]["content"] == [{"type": "text", "text": "a"}]
         await ask(home, "responses", input=[{"role": "user", "content": "hi"}, item])
         assert peer.requests[-1][2]["input"] == [{"role": "user", "content": "hi"}]
+        ours, theirs = ({"type": "reasoning.encrypted", "data": data} for data in ("wt1.e30=", "x"))
+        answer = {"role": "assistant", "content": "a", "reasoning_details": [ours, theirs]}
+        await ask(home, "chat", messages=[*ASKS["chat"]["messages"], answer])
+        assert peer.requests[-1][2]["messages"][-1]["reasoning_details"] == [theirs]
 
 
 async def test_what_a_request_loses_is_in_a_header_and_on_the_tape(autojump_clock: MockClock) -> None:

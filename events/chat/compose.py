@@ -34,9 +34,6 @@ class ChatComposer(Composing):
         self._head["model"] = self._model
         return [self._step(n, {"role": "assistant", "content": ""})]
 
-    def repeated(self, text: str) -> None:
-        """Take nothing: no chunk says a text again."""
-
     def close(self, n: int, counts: Counts | None, at: int | None) -> list[Step]:  # noqa: ARG002 - no member says when
         usage = _usage(counts)
         steps: list[Step] = []

@@ -47,6 +47,9 @@ _CARD_KEYS: Final = frozenset(
 class Repair:
     """The reader of one attempt."""
 
+    #: No text is kept.
+    room = limits.SKIPPED_BYTES_MAX
+
     def __init__(self, context: Context) -> None:
         self._context = context
         #: What every chunk repeats, from the first one that contains it.

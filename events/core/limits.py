@@ -87,6 +87,9 @@ SESSION_CHARS_MAX: Final = 256
 #: open call is kept. The longest answers have 0.6 MB (128,000 tokens). Beyond it, a stream ends as `limit`.
 COMPOSED_CHARS_MAX: Final = 16 * 1024 * 1024
 
+#: Text of frames that were sent without being read, until the reader takes it: a second of the fastest answers.
+SKIPPED_BYTES_MAX: Final = 64 * 1024
+
 #: An envelope of proofs, which a client sends back with every later request: Gemini's thought signatures have some KiB.
 ENVELOPE_BYTES_MAX: Final = 64 * 1024
 

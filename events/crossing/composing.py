@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ..core import model
+from ..core.limits import SKIPPED_BYTES_MAX
 from ..core.model import Event
 from ..emission.dialect import Context, Step
 from .envelope import seal
@@ -48,6 +49,14 @@ class Composing(ABC):
         self._call_proofs: dict[int, list[tuple[str, Any]]] = {}
         #: The first finish reason.
         self._reason = ""
+
+    @property
+    def room(self) -> int:
+        """The characters of text that it can still take: without bound, if it keeps none."""
+        return SKIPPED_BYTES_MAX
+
+    def repeated(self, text: str) -> None:  # noqa: B027 - a composer that keeps no text needs no more
+        """Take nothing: no frame says a text again."""
 
     def open(self, n: int) -> Sequence[Step]:
         """Return the frames that begin an answer, once."""

@@ -53,6 +53,10 @@ class CrossedReader:
             return [crossed[0]._replace(plain=True)]
         return crossed
 
+    @property
+    def room(self) -> int:
+        return min(self._reader.room, self._composer.room)
+
     def repeated(self, text: str) -> None:
         self._reader.repeated(text)
         self._composer.repeated(text)

@@ -94,6 +94,11 @@ class Split(NamedTuple):
 class Reader(Protocol):
     """Reads what the upstream sent in one attempt. It never raises on upstream data."""
 
+    @property
+    def room(self) -> int:
+        """The characters of text that it can still take before the stream ends as `limit`."""
+        ...
+
     #: Read one frame.
     def frame(self, record: Record) -> Sequence[Step]: ...
 
@@ -168,6 +173,11 @@ class Composer(Protocol):
     The events are of choice 0 and in the order of `crossing/serial.py`: while a call is open, all others are about it.
     Its steps hold the events that the frames mean in its own dialect, `HandedOver` among them.
     """
+
+    @property
+    def room(self) -> int:
+        """The characters of text that it can still take before the stream ends as `limit`."""
+        ...
 
     #: Return the frames that begin an answer, once.
     def open(self, n: int) -> Sequence[Step]: ...

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, NamedTuple, get_args
 from ..core import model
 from ..core.json_text import as_list, as_object, dumps, parse
 from ..core.lifecycle import CUT_FINISHES, State
-from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX, SHAPES_MAX, UNDELIVERED_BYTES_MAX
+from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX, SHAPES_MAX, SKIPPED_BYTES_MAX, UNDELIVERED_BYTES_MAX
 from ..core.model import Ending, Event
 from ..core.settings import Facts, Profile, Settings
 from ..folds.wire import SIBLING, Call, Wire
@@ -86,8 +86,9 @@ class Engine:
         #: The client has the head of a stream.
         self._streaming = False
         self._routine: _Routine | None = None
-        #: Texts of frames that the reader has not seen.
+        #: Texts of frames that the reader has not seen, and the bytes that it can take before it has to.
         self._skipped: list[bytes] = []
+        self._room = 0
         self._shapes_left = SHAPES_MAX
 
     def feed(self, record: Record) -> list[bytes]:
@@ -319,6 +320,7 @@ class Engine:
         repairs = (*((out.repair,) if out.repair else ()), *(edit.repair for edit in out.changes))
         passes = not (repairs or self._crossed)
         slots = tuple(slot for _, _, slot in sorted(found))
+        self._room = min(self._reader.room, SKIPPED_BYTES_MAX)
         return _Routine(shape, template, slots, repairs, event, passes, ahead)
 
     def _repeat(self, routine: _Routine, record: Record, raw: bytes) -> bytes | None:
@@ -330,6 +332,9 @@ class Engine:
         if number is not None or self._crossed:
             ahead = routine.ahead
             if not text or (ahead is not None and int(texts[routine.shape.number]) - (number or 0) != ahead):
+                return None
+            self._room -= len(text)
+            if self._room < 0:
                 return None
             self._skipped.append(text)
         if event is not None and self._sink is not None and text:

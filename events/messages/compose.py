@@ -58,9 +58,6 @@ class MessagesComposer(Composing):
         value["message"]["usage"] = _usage(Counts())
         return [_step(n, value)]
 
-    def repeated(self, text: str) -> None:
-        """Take nothing: no frame says a text again."""
-
     def close(self, n: int, counts: Counts | None, at: int | None) -> list[Step]:  # noqa: ARG002 - no member says when
         usage = _usage(counts or Counts())
         otherwise = "tool_use" if self._called else "refusal" if self._refused else "end_turn"

@@ -38,6 +38,9 @@ _LAST: Final = ("message_stop", "error")
 class Repair:
     """The reader of one attempt."""
 
+    #: No text is kept.
+    room = limits.SKIPPED_BYTES_MAX
+
     def __init__(self, context: Context) -> None:
         self._context = context
         self._blocks = Blocks(context)

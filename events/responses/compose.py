@@ -154,6 +154,10 @@ class ResponsesComposer(Composing):
         self.repeated(text)
         return Step(n, (event,), _frame(n, prefix + ".delta", **self._place, delta=text), True, CHOICE)
 
+    @property
+    def room(self) -> int:
+        return self._chars_left
+
     def repeated(self, text: str) -> None:
         self._text.write(text)
         self._chars_left -= len(text)

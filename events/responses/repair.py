@@ -128,6 +128,10 @@ class Repair:
     def supply(self, n: int) -> Sequence[Step]:  # noqa: ARG002 - the last frame holds everything
         return ()
 
+    @property
+    def room(self) -> int:
+        return self._output.chars_left
+
     def repeated(self, text: str) -> None:
         output = self._output
         assert output.open is not None, "a text repeats in an open item"

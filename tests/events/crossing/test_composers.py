@@ -10,12 +10,13 @@ from tests.support.answers import frames, read
 from tests.support.chat import DONE, Run, begin, call, finish, frame, run, sse, tape, text, tool_calls
 from tests.support.scripted_streams import named
 from wiretape.events.core.json_text import dumps
-from wiretape.events.core.limits import COMPOSED_CHARS_MAX
+from wiretape.events.core.limits import COMPOSED_CHARS_MAX, SKIPPED_BYTES_MAX
 from wiretape.events.crossing.custom import CustomInput
 from wiretape.events.crossing.envelope import open_envelope
 from wiretape.events.dialects import DIALECTS
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
+from wiretape.events.tape.tape import Recorder
 
 ASKED = {"stream": True, "model": "m"}
 COUNTED = {**ASKED, "stream_options": {"include_usage": True}}
@@ -308,6 +309,23 @@ def test_text_of_responses_has_a_bound() -> None:
     for record in records:
         emitter.feed(record)
     assert emitter.wire.overflow
+
+
+@pytest.mark.parametrize("frame_bytes", [SKIPPED_BYTES_MAX // 3, SKIPPED_BYTES_MAX, 1 << 20])
+def test_bound_of_a_text_does_not_depend_on_the_reads(frame_bytes: int) -> None:
+    """Frames that repeat a shape are not read; a frame in two reads always is."""
+    upstream = [ROLE, *[text("x" * frame_bytes)] * (COMPOSED_CHARS_MAX // frame_bytes + 2), finish(), DONE]
+    sent: list[bytes] = []
+    for split in (False, True):
+        recorder, emitter = Recorder(skim=True), Emitter()
+        opened = tape([], request=ASKED, dialect="responses", upstream_dialect="chat")[:-1]
+        records = [recorder.record(one.kind, 0, one.keys, one.raw) for one in opened]
+        for t, came in enumerate(upstream, 1):
+            for part in (came[:40], came[40:]) if split else (came,):
+                records += recorder.read(t, part) if part else []
+        sent.append(b"".join(each for record in records for each in emitter.feed(record)))
+        assert emitter.wire.overflow
+    assert sent[0] == sent[1]
 
 
 def test_call_of_which_a_part_could_not_be_read_never_runs() -> None:

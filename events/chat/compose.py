@@ -8,7 +8,8 @@ from ..core import model
 from ..core.json_text import as_object
 from ..core.lifecycle import CUT_FINISHES
 from ..core.model import Event
-from ..crossing.composing import CHOICE, CROSSED, Composing, Known
+from ..crossing.composing import CHOICE, CROSSED, Composing
+from ..crossing.names import WayBack
 from ..emission.dialect import Context, Counts, Step
 from ..emission.frames import Out
 from .chunk import DONE, call_delta, chunk, envelope
@@ -65,9 +66,9 @@ class ChatComposer(Composing):
         self._details += 1
         return [*self.open(n), self._step(n, {"reasoning_details": [detail]}, event, delivers=True)]
 
-    def _begin(self, n: int, known: Known, event: model.ToolCallStarted) -> list[Step]:
+    def _begin(self, n: int, event: model.ToolCallStarted, tool: WayBack) -> list[Step]:  # noqa: ARG002 - its name says it
         place = self._places[event.call] = len(self._places)
-        delta = call_delta(place, known.id, custom=known.custom, name=known.tool.name, arguments="")
+        delta = call_delta(place, event.id, custom=event.custom, name=event.name, arguments="")
         return [*self.open(n), self._step(n, delta, event, delivers=True)]
 
     def _argue(self, n: int, event: model.ToolArgumentsDelta) -> list[Step]:

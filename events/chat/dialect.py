@@ -1,24 +1,22 @@
 """The chat completions dialect as one value."""
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-from ..emission.dialect import Counts
+from ..core.json_text import apply, locate
+from ..emission.dialect import Spoken
+from . import request
 from .ask import read, write
 from .compose import ChatComposer, counts_of
 from .places import ChatPlaces
 from .repair import Repair
-from .request import asks_usage, facts, refuses_usage, results_in, unsealed, unstreamed, with_usage
 from .whole import whole
 from .write import ChatWriter
 
 __all__ = ["Chat"]
 
-_NO_STATUSES: Final[Mapping[str, int]] = MappingProxyType({})
 
-
-class Chat:
+class Chat(Spoken):
     """The chat completions dialect."""
 
     name = "chat"
@@ -26,38 +24,25 @@ class Chat:
     reader = Repair
     writer = ChatWriter
     composer = ChatComposer
-    read = staticmethod(read)
-    write = staticmethod(write)
     #: The member of a request that holds the conversation.
     history = "messages"
-    #: The member of one of its messages that holds calls, if they are not part of its content.
     calls = "tool_calls"
-    key_header = b"authorization"
-    needed_headers: tuple[tuple[bytes, bytes], ...] = ()
-    own_headers: tuple[bytes, ...] = ()
-    #: Parameters of the query that mean nothing to other dialects.
-    parameters: frozenset[bytes] = frozenset()
-    #: HTTP statuses that its words for errors stand for.
-    statuses = _NO_STATUSES
     read = staticmethod(read)
     write = staticmethod(write)
-    facts = staticmethod(facts)
-    results_in = staticmethod(results_in)
-    asks_usage = staticmethod(asks_usage)
-    with_usage = staticmethod(with_usage)
-    refuses_usage = staticmethod(refuses_usage)
-    unsealed = staticmethod(unsealed)
-    unstreamed = staticmethod(unstreamed)
+    facts = staticmethod(request.facts)
+    results_in = staticmethod(request.results_in)
+    with_usage = staticmethod(request.with_usage)
+    refuses_usage = staticmethod(request.refuses_usage)
+    unsealed = staticmethod(request.unsealed)
+    counts = staticmethod(counts_of)
+    whole = staticmethod(whole)
 
-    @staticmethod
-    def continues(body: Any) -> str:  # noqa: ARG004 - its answers are not continued by id
-        """Return the id of the answer that a request continues."""
-        return ""
+    def asks_usage(self, body: Mapping[str, Any]) -> bool | None:
+        return request.asks_usage(body)
 
-    @staticmethod
-    def referenced(body: Any) -> dict[str, str]:  # noqa: ARG004 - its history is always sent whole
-        """Return the ids of what a request names instead of repeating it, and those of their answers."""
-        return {}
+    def unstreamed(self, body: bytes) -> bytes:
+        """Return the body with a whole answer asked for instead of a stream, and nothing said about the stream."""
+        return apply(body, locate(body, {("stream_options",): None, ("stream",): b"false"}))
 
     @staticmethod
     def error_body(
@@ -70,11 +55,3 @@ class Chat:
     ) -> dict[str, Any]:
         """Return the body of an HTTP error."""
         return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-    def counts(self, usage: Mapping[str, Any]) -> Counts:
-        """Return what the usage of an upstream counts."""
-        return counts_of(usage)
-
-    def whole(self, values: Iterable[Any]) -> dict[str, Any]:
-        """Return the completion that canonical chunks make together."""
-        return whole(values)

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..core.json_text import Path, apply, as_list, as_object, is_object, locate, parse
-from ..core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
+from ..core.limits import PREVIEW_BYTES_MAX
 from ..core.results import Result, Results
 from ..core.settings import Facts
 from ..crossing.envelope import is_envelope
 from ..emission.words import preview
 from .chunk import Entry, function_of
 
-__all__ = ["LEGACY_ID", "asks_usage", "facts", "refuses_usage", "results_in", "unsealed", "unstreamed", "with_usage"]
+__all__ = ["LEGACY_ID", "asks_usage", "facts", "refuses_usage", "results_in", "unsealed", "with_usage"]
 
 #: A legacy `function_call` has no id; the one of the first choice gets this, and clients send no other back.
 LEGACY_ID = "function_call_0"
@@ -56,15 +56,7 @@ def results_in(body: Any) -> Results | None:
     if not answers:
         return None
     calls = _calls(as_object(messages[at]) if at >= 0 else {})
-    found: dict[str, Result] = {}
-    more = 0
-    for message in reversed(answers):
-        result = _result(message, calls)
-        if result.id not in found and len(found) == RESULTS_MAX:
-            more += 1
-        else:
-            found.setdefault(result.id, result)
-    return Results(list(found.values()), max(0, at), more)
+    return Results.of((_result(message, calls) for message in reversed(answers)), max(0, at))
 
 
 def _calls(message: dict[str, Any]) -> dict[str, Entry]:
@@ -127,8 +119,3 @@ def unsealed(body: bytes) -> bytes:
         if is_envelope(as_object(detail).get("data"))
     }
     return apply(body, locate(body, sealed))
-
-
-def unstreamed(body: bytes) -> bytes:
-    """Return the body with a whole answer asked for instead of a stream."""
-    return apply(body, locate(body, {("stream_options",): None, ("stream",): b"false"}))

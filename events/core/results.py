@@ -1,6 +1,9 @@
 """Tool results in a request, in any dialect."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from .limits import RESULTS_MAX
 
 __all__ = ["Result", "Results"]
 
@@ -27,3 +30,15 @@ class Results(NamedTuple):
     after: int
     #: Results beyond those that are kept.
     more: int
+
+    @staticmethod
+    def of(given: Iterable[Result], after: int) -> "Results":
+        """Return the first result of each id, as many as are kept."""
+        found: dict[str, Result] = {}
+        more = 0
+        for result in given:
+            if result.id not in found and len(found) == RESULTS_MAX:
+                more += 1
+            else:
+                found.setdefault(result.id, result)
+        return Results([*found.values()], after, more)

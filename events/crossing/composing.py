@@ -7,7 +7,7 @@ that the frames mean in its own dialect.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from ..core import model
 from ..core.limits import SKIPPED_BYTES_MAX
@@ -16,21 +16,12 @@ from ..emission.dialect import Context, Step
 from .envelope import seal
 from .names import WayBack, call_id, way_back
 
-__all__ = ["CHOICE", "CROSSED", "Composing", "Known"]
+__all__ = ["CHOICE", "CROSSED", "Composing"]
 
 #: The repair that makes every composed frame.
 CROSSED: Final = "crossed"
 #: A client of another dialect gets one choice.
 CHOICE: Final = (0,)
-
-
-class Known(NamedTuple):
-    """A call as the client knows it."""
-
-    id: str
-    tool: WayBack
-    #: Its arguments are free text.
-    custom: bool
 
 
 class Composing(ABC):
@@ -43,7 +34,8 @@ class Composing(ABC):
         self._context = context
         self._model = context.facts.model
         self._opened = context.opened > 0
-        self._calls: dict[int, Known] = {}
+        #: The calls that have begun, as the client knows them.
+        self._calls: dict[int, model.ToolCallStarted] = {}
         #: Proofs that no frame has carried yet: of thoughts, and of calls by their number.
         self._proofs: list[tuple[str, Any]] = []
         self._call_proofs: dict[int, list[tuple[str, Any]]] = {}
@@ -78,7 +70,8 @@ class Composing(ABC):
                 case model.Proof():
                     steps += self._prove(n, event)
                 case model.ToolCallStarted():
-                    steps += self._start(n, event)
+                    self._calls[event.call], tool = self._renamed(event)
+                    steps += self._begin(n, self._calls[event.call], tool)
                 case model.ToolArgumentsDelta():
                     steps += self._argue(n, event)
                 case model.ToolArgumentsComplete():
@@ -92,19 +85,13 @@ class Composing(ABC):
 
     def lose(self, n: int, calls: Iterable[model.ToolCallStarted]) -> list[Step]:
         """Report calls that have no frame, because the answer ends before they are shown."""
-        return [Step(n, (replace(self._known(event)[1], n=n),)) for event in calls]
+        return [Step(n, (replace(self._renamed(event)[0], n=n),)) for event in calls]
 
-    def _start(self, n: int, event: model.ToolCallStarted) -> Sequence[Step]:
-        """Show a call under the client's words for it."""
-        known, event = self._known(event)
-        self._calls[event.call] = known
-        return self._begin(n, known, event)
-
-    def _known(self, event: model.ToolCallStarted) -> tuple[Known, model.ToolCallStarted]:
-        """Return a call as the client knows it, and its start in the client's words."""
+    def _renamed(self, event: model.ToolCallStarted) -> tuple[model.ToolCallStarted, WayBack]:
+        """Return the start of a call in the client's words, and what else it calls the tool."""
         known_id = call_id(event.id or f"{self.prefix}{self._context.stream_id}_{event.call}", self.prefix)
-        known = Known(known_id, way_back(self._context.crossing, event.name), event.custom)
-        return known, replace(event, id=known_id, name=known.tool.name)
+        tool = way_back(self._context.crossing, event.name)
+        return replace(event, id=known_id, name=tool.name), tool
 
     def _prove(self, n: int, event: model.Proof) -> Sequence[Step]:  # noqa: ARG002 - a subclass needs it
         """Keep a proof for the thought that is open, or for one of its own."""
@@ -135,7 +122,7 @@ class Composing(ABC):
     def _say(self, n: int, event: model.TextPiece) -> Sequence[Step]: ...
 
     @abstractmethod
-    def _begin(self, n: int, known: Known, event: model.ToolCallStarted) -> Sequence[Step]: ...
+    def _begin(self, n: int, event: model.ToolCallStarted, tool: WayBack) -> Sequence[Step]: ...
 
     @abstractmethod
     def _argue(self, n: int, event: model.ToolArgumentsDelta) -> Sequence[Step]: ...

@@ -9,8 +9,8 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from ..core.json_text import as_list, as_object, dumps, is_list, parse
 from ..core.limits import ENVELOPE_BYTES_MAX
@@ -26,13 +26,12 @@ _ANY: Final = re.compile(r"wt[0-9]+\.")
 _IN_BODY: Final = re.compile(rb'"wt[0-9]+\.')
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """The proofs of one thought, and of calls after it, whose dialect has no place for them."""
 
     proofs: tuple[tuple[str, Any], ...] = ()
     #: By the id of the call, as the client knows it.
-    calls: Mapping[str, tuple[tuple[str, Any], ...]] = field(default_factory=dict[str, tuple[tuple[str, Any], ...]])
+    calls: Mapping[str, tuple[tuple[str, Any], ...]] = MappingProxyType({})
 
 
 def seal(proofs: Proofs, calls: Mapping[str, Proofs] | None = None) -> str | None:
@@ -57,8 +56,7 @@ def open_envelope(text: str) -> Envelope:
         value = as_object(parse(base64.b64decode(text[len(_PREFIX) :], altchars=b"-_", validate=True)))
     except (binascii.Error, ValueError):
         return Envelope()
-    calls = {call: _proofs(given) for call, given in as_object(value.get("c")).items()}
-    return Envelope(_proofs(value.get("p")), calls)
+    return Envelope(_proofs(value.get("p")), {call: _proofs(of) for call, of in as_object(value.get("c")).items()})
 
 
 def _proofs(given: Any) -> tuple[tuple[str, Any], ...]:
@@ -71,9 +69,8 @@ def may_hold(body: bytes) -> bool:
     return _IN_BODY.search(body) is not None
 
 
-def opened(kind: str, given: Any) -> tuple[tuple[tuple[str, Any], ...], Mapping[str, tuple[tuple[str, Any], ...]]]:
+def opened(kind: str, given: Any) -> Envelope:
     """Return the proofs in a member that clients return: those of an envelope, or the vendor's own one of this kind."""
-    if isinstance(given, str) and is_envelope(given):
-        envelope = open_envelope(given)
-        return envelope.proofs, envelope.calls
-    return ((kind, given),) if isinstance(given, str) and given else (), {}
+    if is_envelope(given):
+        return open_envelope(given)
+    return Envelope(((kind, given),) if isinstance(given, str) and given else ())

@@ -1,13 +1,15 @@
 """Read a client's request: each value with its place, so that what cannot cross is refused by name."""
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..core.errors import RequestError
 from ..core.json_text import as_text, is_list, is_object
 from .losses import LEFT_OUT, REFUSED
 
 __all__ = ["Given"]
+
+_T = TypeVar("_T")
 
 
 class Given(NamedTuple):
@@ -46,17 +48,15 @@ class Given(NamedTuple):
         member = self.at(key)
         return member.object() if member.value else Given(dict[str, Any](), member.where)
 
-    def objects(self) -> "list[Given]":
+    def objects(self, what: str = "an array") -> "list[Given]":
         """Return the elements of this array, which must be objects."""
         if not is_list(self.value):
-            raise self.refuse("must be an array.")
+            raise self.refuse(f"must be {what}.")
         return [Given(value, f"{self.where}[{at}]").object() for at, value in enumerate(self.value)]
 
     def blocks(self) -> "list[Given]":
         """Return the elements of this array, in whose place a string would have done."""
-        if not is_list(self.value):
-            raise self.refuse("must be a string or an array.")
-        return self.objects()
+        return self.objects("a string or an array")
 
     def list(self, key: str) -> "list[Given]":
         """Return the objects in a member that may be missing."""
@@ -65,17 +65,11 @@ class Given(NamedTuple):
 
     def text(self, key: str) -> str:
         """Return a member that must be text."""
-        member = self.at(key)
-        if not isinstance(member.value, str):
-            raise member.refuse("must be a string.")
-        return member.value
+        return self._typed(key, "a string", str)
 
     def word(self, key: str) -> str:
         """Return a member that is of no use unless it is text."""
         return as_text(self.value.get(key))
-
-    def maybe_text(self, key: str) -> str | None:
-        return None if self.value.get(key) is None else self.text(key)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a member that is one text or an array of them."""
@@ -85,20 +79,24 @@ class Given(NamedTuple):
             raise member.refuse("must be an array of strings.")
         return tuple(texts)
 
+    def maybe_text(self, key: str) -> str | None:
+        return self._typed(key, "a string", str, type(None))
+
     def flag(self, key: str) -> bool | None:
-        if (flag := self.get(key)) is None or isinstance(flag, bool):
-            return flag
-        raise self.at(key).refuse("must be true or false.")
+        return self._typed(key, "true or false", bool, type(None))
 
     def whole(self, key: str) -> int | None:
-        if (number := self.get(key)) is None or type(number) is int:
-            return number
-        raise self.at(key).refuse("must be a whole number.")
+        return self._typed(key, "a whole number", int, type(None))
 
     def number(self, key: str) -> float | None:
-        if (number := self.get(key)) is None or type(number) is int or type(number) is float:
-            return number
-        raise self.at(key).refuse("must be a number.")
+        return self._typed(key, "a number", int, float, type(None))
+
+    def _typed(self, key: str, what: str, *types: type[_T]) -> _T:
+        member = self.at(key)
+        if type(member.value) not in types:
+            raise member.refuse(f"must be {what}.")
+        value: _T = member.value
+        return value
 
     def check(self, read: Collection[str]) -> set[str]:
         """Return the losses of members that are known and left out; raise RequestError for an unknown one."""

@@ -70,11 +70,11 @@ class CrossedReader:
 
     def flush(self) -> Sequence[Step]:
         """Return what waited, and the end of an answer that lacks nothing but its terminator."""
-        steps = self._crossed(self._last_n, self._reader.flush())
+        n = self._last_n
+        steps = self._crossed(n, self._reader.flush())
         if self._live.finished and not self._closed and self._live.error is None:
-            flag = model.ForeignFrame(n=self._last_n, why="no_done")
-            steps += [Step(self._last_n, (flag,)), *self._close(self._last_n)]
-        return [*steps, *self._unshown(self._last_n)]
+            steps += [Step(n, (model.ForeignFrame(n=n, why="no_done"),)), *self._close(n)]
+        return [*steps, *self._unshown(n)]
 
     def supply(self, n: int) -> Sequence[Step]:  # noqa: ARG002 - it was supplied before it was crossed
         return []
@@ -89,21 +89,16 @@ class CrossedReader:
         self._last_n = n
         crossed: list[Step] = []
         for step in steps:
-            came = None if step.out is None else step.out.came
-            crossed += self._replacing(step.n, came, self._step(step))
+            made = self._step(step)
+            crossed += made
+            if step.out is not None and step.out.came is not None:  # the first of our frames replaces it
+                first = next((one.out for one in made if one.out is not None), None)
+                if first is not None:
+                    first.came = step.out.came
+                else:
+                    self._context.ledger.frame(step.n, CROSSED, step.out.came, None)
         self._context.live.overflow |= self._live.overflow
         return crossed
-
-    def _replacing(self, n: int, came: bytes | None, steps: Sequence[Step]) -> Sequence[Step]:
-        """Return these steps, the first of whose frames replaces the one that came."""
-        if came is None:
-            return steps
-        for step in steps:
-            if step.out is not None:
-                step.out.came = came
-                return steps
-        self._context.ledger.frame(n, CROSSED, came, None)
-        return steps
 
     def _step(self, step: Step) -> list[Step]:
         n, live = step.n, self._live
@@ -140,17 +135,16 @@ class CrossedReader:
         return choice == self._choice
 
     def _of_choice(self, n: int, event: ChoiceEvent) -> list[ChoiceEvent]:
-        events: list[ChoiceEvent] = [event]
+        events: list[ChoiceEvent] = []
         if isinstance(event, model.HandedOver):  # the composer says when
-            return []
+            return events
         if isinstance(event, model.AudioDelta):
             self._lose(n, "lost_audio")
         if isinstance(event, model.Finish) and event.reason not in CUT_FINISHES:
-            open_calls = [*self._live.choice(event.choice).open]
-            completes = [model.ToolArgumentsComplete(n=n, choice=event.choice, call=call) for call in open_calls]
-            for complete in completes:
-                self._live.apply(complete)
-            events = [*completes, event]
+            for call in [*self._live.choice(event.choice).open]:
+                events.append(model.ToolArgumentsComplete(n=n, choice=event.choice, call=call))
+                self._live.apply(events[-1])
+        events.append(event)
         return [replace(one, choice=0) for one in events] if self._choice else events
 
     def _composed(self, step: Step, events: Sequence[ChoiceEvent], kept: Sequence[Event]) -> list[Step]:
@@ -176,9 +170,7 @@ class CrossedReader:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _terminated(self, step: Step) -> list[Step]:
-        steps: list[Step] = []
-        for supplied in self._reader.supply(step.n):
-            steps += self._step(supplied)
+        steps = [made for supplied in self._reader.supply(step.n) for made in self._step(supplied)]
         self._live.apply(model.Terminator(n=step.n))
         if self._live.finished:
             return steps + self._close(step.n)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from ..core.json_text import as_object
@@ -17,14 +16,12 @@ SHARED: Final = (
     *("safety_identifier", "service_tier", "store", "user"),
 )
 #: What a custom tool takes where every tool takes an object.
-CUSTOM_SCHEMA: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {"input": {"type": "string"}},
-        "required": ["input"],
-        "additionalProperties": False,
-    }
-)
+CUSTOM_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

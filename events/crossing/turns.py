@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from ..core.json_text import dumps, is_object, parse
@@ -133,14 +132,12 @@ class Result:
 Part = Text | Refusal | Media | Thought | Call | Result
 
 #: What each side can say.
-_SAYS: Final[Mapping[_Role, tuple[type[Part], ...]]] = MappingProxyType(
-    {
-        "system": (Text,),
-        "developer": (Text,),
-        "user": (Text, Media, Result),
-        "assistant": (Text, Refusal, Thought, Call),
-    }
-)
+_SAYS: Final[Mapping[_Role, tuple[type[Part], ...]]] = {
+    "system": (Text,),
+    "developer": (Text,),
+    "user": (Text, Media, Result),
+    "assistant": (Text, Refusal, Thought, Call),
+}
 
 
 @dataclass(frozen=True, slots=True)

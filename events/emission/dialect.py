@@ -13,13 +13,28 @@ events of the upstream's reader, and the engine and the writer take them as if t
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from ..core.json_text import apply, locate
 from ..core.model import Event, ToolCallStarted, UpstreamError
 from ..core.settings import Facts, Settings
 from ..folds.wire import Call, Wire
 from ..tape.record import NO_KEYS, Record
 from .frames import Ledger, Out
 
-__all__ = ["NO_CALL", "Composer", "Context", "Counts", "Cross", "Dialect", "Held", "Reader", "Split", "Step", "Writer"]
+__all__ = [
+    "NO_CALL",
+    "Composer",
+    "Context",
+    "Counts",
+    "Cross",
+    "Dialect",
+    "Held",
+    "Reader",
+    "Split",
+    "Spoken",
+    "Step",
+    "Writer",
+    "count_in",
+]
 
 
 class Step(NamedTuple):
@@ -217,6 +232,45 @@ class Dialect(Protocol):
 
     #: Return the whole answer that a client gets who did not ask for a stream, from the canonical frames of one.
     def whole(self, values: Iterable[Any]) -> dict[str, Any]: ...
+
+
+class Spoken:
+    """What every dialect says of itself, and how it is unless it says otherwise."""
+
+    #: The member of one of its messages that holds calls, if they are not part of its content.
+    calls = ""
+    #: The header with a key.
+    key_header = b"authorization"
+    #: Headers that its upstreams demand.
+    needed_headers: tuple[tuple[bytes, bytes], ...] = ()
+    #: The beginnings of headers that mean nothing to other dialects.
+    own_headers: tuple[bytes, ...] = ()
+    #: Parameters of the query that mean nothing to other dialects.
+    parameters: frozenset[bytes] = frozenset()
+    #: HTTP statuses that its words for errors stand for.
+    statuses: Mapping[str, int] = NO_KEYS
+
+    def asks_usage(self, body: Any) -> bool | None:  # noqa: ARG002 - usage is part of every answer
+        """Return whether a request says how usage is to be streamed."""
+        return None
+
+    def continues(self, body: Any) -> str:  # noqa: ARG002 - answers are not continued by id
+        """Return the id of the answer that a request continues."""
+        return ""
+
+    def referenced(self, body: Any) -> dict[str, str]:  # noqa: ARG002 - the history is always sent whole
+        """Return the ids of what a request names instead of repeating it, and those of their answers."""
+        return {}
+
+    def unstreamed(self, body: bytes) -> bytes:
+        """Return the body with a whole answer asked for instead of a stream."""
+        return apply(body, locate(body, {("stream",): b"false"}))
+
+
+def count_in(counts: Mapping[str, Any], key: str) -> int | None:
+    """Return a count of tokens, if it is one."""
+    count = counts.get(key)
+    return count if type(count) is int and count >= 0 else None
 
 
 class Cross(Protocol):

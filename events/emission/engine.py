@@ -4,14 +4,13 @@ It keeps what no dialect may decide: attempts, what was delivered, frames that w
 frames, and the one ending. What frames mean and how they are written is the business of a `Reader` and a `Writer`.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, get_args
+from typing import Any, ClassVar, Final, get_args
 
 from ..core import model
-from ..core.json_text import as_list, as_object, dumps, parse
+from ..core.json_text import as_list, as_object, dumps
 from ..core.lifecycle import CUT_FINISHES, State
-from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX, SHAPES_MAX, SKIPPED_BYTES_MAX, UNDELIVERED_BYTES_MAX
+from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX, SHAPES_MAX, UNDELIVERED_BYTES_MAX
 from ..core.model import Ending, Event
 from ..core.settings import Facts, Profile, Settings
 from ..folds.wire import SIBLING, Call, Wire
@@ -19,6 +18,7 @@ from ..tape.record import NO_KEYS, Record, Shape
 from .cards import Cards
 from .dialect import Context, Cross, Dialect, Held, Step
 from .frames import Ledger, Out
+from .routine import Parts, Routine
 from .words import KEEPALIVE
 
 __all__ = ["Engine"]
@@ -29,32 +29,6 @@ _ASIDE: Final = frozenset({"commit", "gone", "keepalive"})
 _CARRIERS: Final = frozenset({"frame", "rest", "body", "commit"})
 _CLOSES: Final = (model.Finish, model.HandedOver)
 _MALFORMED: Final = frozenset({"malformed", SIBLING})
-
-
-class _Routine(NamedTuple):
-    """How the frames of one shape are sent while nothing else happens."""
-
-    shape: Shape
-    #: What is sent, with `%b` for each of these slots: places in what varies, or OUR_NUMBER.
-    template: bytes
-    slots: tuple[int, ...]
-    repairs: tuple[str, ...]
-    #: The event of such a frame for the sink; the events of the others differ in their text.
-    event: model.TextDelta | model.ReasoningDelta | None
-    #: The frames that come pass as they are.
-    passes: bool
-    #: How far their numbers are ahead of ours, if both are numbered.
-    ahead: int | None
-
-
-_OUR_NUMBER: Final = -1
-_NUMBER: Final = re.compile(rb'"sequence_number"\s*+:\s*+(\d++)')
-
-
-def _repeats(record: Record, shape: Shape) -> bool:
-    """Return whether a frame that was read from a tape has this shape."""
-    fresh = record.shape is None and record.kind == "frame" and record.keys == shape.keys
-    return fresh and shape.texts(record.payload or b"") is not None
 
 
 class Engine:
@@ -85,23 +59,20 @@ class Engine:
         self._verbatim = True
         #: The client has the head of a stream.
         self._streaming = False
-        self._routine: _Routine | None = None
-        #: Texts of frames that the reader has not seen, and the bytes that it can take before it has to.
-        self._skipped: list[bytes] = []
-        self._room = 0
-        self._shapes_left = SHAPES_MAX
+        #: How frames like the last one are sent while nothing else happens.
+        self._routine: Routine | None = None
 
     def feed(self, record: Record) -> list[bytes]:
         """Return the frames to send because of this record, each complete."""
         routine, raw = self._routine, record.raw
-        if routine is not None and (record.shape is routine.shape or _repeats(record, routine.shape)):
-            assert raw is not None, "a frame with a shape has bytes"
-            unread = routine.passes and routine.event is None and routine.ahead is None
-            frame = raw if unread else self._repeat(routine, record, raw)
-            if frame is not None:
-                return [frame]
-        if self._skipped:
-            self._catch_up()
+        if routine is not None:
+            if record.shape is routine.shape or routine.admits(record):
+                assert raw is not None, "a frame with a shape has bytes"
+                frame = raw if routine.unread else routine.repeat(record, raw)
+                if frame is not None:
+                    return [frame]
+            if routine.skipped:
+                routine.catch_up()
         kind = record.kind
         if kind not in _ASIDE or raw is not None:
             self._routine = None
@@ -127,8 +98,8 @@ class Engine:
 
     def ending(self, cause: str) -> tuple[Ending, tuple[str, ...]]:
         """Return the ending and the flags for the `end` record if the bytes end now for this cause."""
-        if self._skipped:
-            self._catch_up()
+        if self._routine is not None and self._routine.skipped:
+            self._routine.catch_up()
         if self._dialect is not None and not self._settled:
             self._settle()
             self._settled = True
@@ -182,18 +153,9 @@ class Engine:
         self._body: list[Record] = []
         self._body_bytes_left = BODY_BYTES_MAX
         self._cards.begin()
-        answered = self._cards.reported
-        context = Context(
-            self._facts,
-            self._settings,
-            self._stream_id,
-            self._created,
-            self.wire,
-            self.ledger,
-            answered,
-            opened=self._opened,
-            crossing=as_object(keys.get("crossing")),
-        )
+        crossing, answered = as_object(keys.get("crossing")), self._cards.reported
+        started = (self._facts, self._settings, self._stream_id, self._created, self.wire, self.ledger)
+        context = Context(*started, answered, self._opened, crossing)
         self._writer = dialect.writer(context)
         theirs = keys.get("dialect")
         other = self.dialects.get(theirs) if isinstance(theirs, str) else None
@@ -203,6 +165,9 @@ class Engine:
             self._reader = dialect.reader(context)
         else:
             self._reader = self.cross(other, dialect, context)
+        entries = self._repairs and self._sink is not None
+        self._parts = Parts(self._reader, self._writer, self.ledger, self._sink, entries, self._crossed)
+        self._shapes_left = SHAPES_MAX
 
     def _frame(self, record: Record) -> list[bytes]:
         self._fresh = False
@@ -219,7 +184,11 @@ class Engine:
         last = self._waiting[-1]
         frames = self._taken()
         if frames and len(steps) == 1 and steps[0].plain and last is steps[0].out:
-            self._routine = self._routine_of(record, steps[0], last, frames[-1])
+            shape = record.shape
+            if shape is None and self._shapes_left and not record.keys.keys() - {"event"}:  # it was read from a tape
+                shape = Shape.of(record.payload or b"", record.keys)
+                self._shapes_left -= shape is not None
+            self._routine = Routine.of(self._parts, shape, record, steps[0], last, frames[-1])
         return frames
 
     def _other(self, record: Record) -> None:
@@ -272,86 +241,6 @@ class Engine:
         frames = [*self._last, *self._taken()]
         self._apply([model.Ended(n=record.n, ending=ending, cause=str(cause), flags=flags)])
         return frames
-
-    # -- frames that repeat a shape -----------------------------------------------------------------------------------
-
-    def _routine_of(self, record: Record, step: Step, out: Out, frame: bytes) -> _Routine | None:
-        """Return how frames like this one are sent, if each text is in what came and in what was sent exactly once."""
-        shape, payload = record.shape, record.payload or b""
-        if shape is None and self._shapes_left and not record.keys.keys() - {"event"}:  # it was read from a tape
-            shape = Shape.of(payload, record.keys)
-            self._shapes_left -= shape is not None
-        texts = None if shape is None or out.reserialised else shape.texts(payload)
-        repaired = bool(out.repair) and not self._crossed
-        ledger = self._repairs and self._sink is not None  # each entry is an event
-        if shape is None or texts is None or repaired or (ledger and self._crossed):
-            return None
-        found: list[tuple[int, int, int]] = []
-        for slot, text in enumerate(texts):
-            string = b'"%b"' % text
-            if slot == shape.number or (self._crossed and slot != shape.place):
-                continue
-            if not text or payload.count(string) != 1 or frame.count(string) != 1:
-                return None
-            found.append((frame.index(string) + 1, len(text), slot))
-        number, ahead = self._writer.number, None
-        if number is not None:
-            numbers = [*_NUMBER.finditer(frame)]
-            if len(numbers) != 1 or int(numbers[0][1]) != number - 1:
-                return None
-            found.append((numbers[0].start(1), len(numbers[0][1]), _OUR_NUMBER))
-            ahead = None if shape.number < 0 else int(texts[shape.number]) - number + 1
-        template, end = b"", 0
-        for at, size, _ in sorted(found):
-            template += frame[end:at].replace(b"%", b"%%") + b"%b"
-            end = at + size
-        template += frame[end:].replace(b"%", b"%%")
-        if out.changes and b"\\u" in template:  # another style may be due for the next text
-            return None
-        match step.events:
-            case [(model.TextDelta() | model.ReasoningDelta()) as delta] if not (ledger and out.changes):
-                if delta.text != parse(b'"%b"' % texts[shape.place]):
-                    return None
-                event = delta if self._sink is not None else None
-            case _ if self._sink is None and number is None and not self._crossed:
-                event = None
-            case _:
-                return None
-        repairs = (*((out.repair,) if out.repair else ()), *(edit.repair for edit in out.changes))
-        passes = not (repairs or self._crossed)
-        slots = tuple(slot for _, _, slot in sorted(found))
-        self._room = min(self._reader.room, SKIPPED_BYTES_MAX)
-        return _Routine(shape, template, slots, repairs, event, passes, ahead)
-
-    def _repeat(self, routine: _Routine, record: Record, raw: bytes) -> bytes | None:
-        """Return the frame of a record like the last one; None if it has to be read after all."""
-        texts = record.texts or routine.shape.texts(record.payload or b"")
-        assert texts is not None, "the record has this shape"
-        event, number = routine.event, self._writer.number
-        text = texts[routine.shape.place]
-        if number is not None or self._crossed:
-            ahead = routine.ahead
-            if not text or (ahead is not None and int(texts[routine.shape.number]) - (number or 0) != ahead):
-                return None
-            self._room -= len(text)
-            if self._room < 0:
-                return None
-            self._skipped.append(text)
-        if event is not None and self._sink is not None and text:
-            self._sink(type(event)(n=record.n, choice=event.choice, text=parse(b'"%b"' % text)))
-        for repair in routine.repairs:
-            self.ledger.counts[repair] += 1
-        if number is not None:
-            self._writer.number = number + 1
-        if routine.passes:
-            return raw
-        return routine.template % tuple([texts[slot] if slot >= 0 else b"%d" % (number or 0) for slot in routine.slots])
-
-    def _catch_up(self) -> None:
-        """Tell the reader what was sent without it."""
-        texts: list[str] = parse(b'["%b"]' % b'","'.join(self._skipped))
-        self._skipped.clear()
-        self._reader.repeated("".join(texts))
 
     # -- frames on their way ------------------------------------------------------------------------------------------
 

@@ -6,13 +6,13 @@ from itertools import groupby, takewhile
 from typing import Any, Final, assert_never
 
 from ..core.json_text import as_list, as_object, as_text, dumps, is_object, parse
-from ..crossing.envelope import is_envelope, opened
+from ..crossing.envelope import opened
 from ..crossing.given import Given
 from ..crossing.names import user_id
 from ..crossing.request import CUSTOM_SCHEMA, Choice, Format, Options, Request, Tool
 from ..crossing.turns import Call, Media, Part, Refusal, Result, Text, Thought, Turn, hints_of, joined
 
-__all__ = ["read", "sealed_blocks", "write"]
+__all__ = ["read", "write"]
 
 _READ: Final = frozenset(
     (
@@ -34,21 +34,7 @@ _MAX_TOKENS_DEFAULT: Final = 32_000
 _CACHE_CONTROLS_MAX: Final = 4
 #: Lists of blocks inside each other: a document in a result in a message has three.
 _NESTED_MAX: Final = 4
-_EPHEMERAL: Final[Mapping[str, Any]] = {"type": "ephemeral"}
-#: What a message says that may not be empty.
-_EMPTY: Final = "(empty)"
-#: The least top_p that goes together with thinking.
-_THINKING_TOP_P_MIN: Final = 0.95
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
-#: Members of other dialects that have no counterpart here, and the loss.
-_LOST: Final[Mapping[str, str]] = {
-    "metadata": "metadata",
-    "prompt_cache_key": "prompt_cache_key",
-    "prompt_cache_options": "prompt_cache_key",
-    "prompt_cache_retention": "prompt_cache_key",
-    "service_tier": "service_tier",
-    "store": "store",
-}
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -64,9 +50,10 @@ def read(body: Any) -> Request:
         reading.tool(tool)
     flag = choice.flag("disable_parallel_tool_use")
     user, cache_key = _user(given)
+    system = reading.parts(given, "system")
     return Request(
         model=given.text("model"),
-        instructions=tuple(reading.system(given)),
+        instructions=(Turn.of("system", system, given.at("system")),) if system else (),
         turns=turns,
         stream=given.flag("stream") is True,
         tools=tuple(reading.tools),
@@ -87,16 +74,6 @@ def read(body: Any) -> Request:
     )
 
 
-def sealed_blocks(body: Any) -> list[tuple[int, int]]:
-    """Return which messages and blocks are thoughts with an envelope, which no upstream of this dialect may get."""
-    return [
-        (at, place)
-        for at, message in enumerate(as_list(as_object(body).get("messages")))
-        for place, block in enumerate(as_list(as_object(message).get("content")))
-        if is_envelope(as_object(block).get("signature")) or is_envelope(as_object(block).get("data"))
-    ]
-
-
 class _Reading:
     """Reads the messages and tools of one request."""
 
@@ -106,10 +83,6 @@ class _Reading:
         self.found: set[str] = set()
         self.searches = False
 
-    def system(self, given: Given) -> Iterator[Turn]:
-        if parts := self._parts(given, "system"):
-            yield Turn.of("system", parts, given.at("system"))
-
     def turn(self, given: Given, output: Mapping[str, Any]) -> Turn:
         role = given.get("role")
         if role not in ("system", "user", "assistant"):
@@ -117,10 +90,10 @@ class _Reading:
         said = as_object(given.get("output_config"))
         if said and said != output:  # which Claude Code's system messages have
             self.lost.add("effort")
-        parts = self._parts(given, "content")
-        return Turn.of(role, _one_text(parts) if role == "assistant" else parts, given)
+        parts = self.parts(given, "content")
+        return Turn.of(role, [*_joined_texts(parts)] if role == "assistant" else parts, given)
 
-    def _parts(self, given: Given, key: str) -> list[Part]:
+    def parts(self, given: Given, key: str) -> list[Part]:
         content = given.get(key)
         if given.where.count(".content") > _NESTED_MAX:
             raise given.refuse("is nested too deeply.")
@@ -143,14 +116,14 @@ class _Reading:
                 arguments = dumps(block.get("input") or {}).decode()
                 yield Call(id=block.text("id"), name=block.text("name"), arguments=arguments)
             case "tool_result":
-                call_id, parts = block.text("tool_use_id"), self._parts(block, "content")
+                call_id, parts = block.text("tool_use_id"), self.parts(block, "content")
                 yield Result.of(call_id, parts, block, failed=block.get("is_error") is True)
             case "image":
                 yield _media("image", block)
             case "document":
                 yield from self._document(block)
             case "search_result":
-                text = joined(self._parts(block, "content"))
+                text = joined(self.parts(block, "content"))
                 yield Text(f"{block.word('title')} ({block.word('source')})\n\n{text}")
             case "tool_reference":
                 self.found.add(block.text("tool_name"))
@@ -172,7 +145,7 @@ class _Reading:
             case "text":
                 yield Text(f"{title}\n\n{source.text('data')}".removeprefix("\n\n"), hints_of(block))
             case "content":
-                yield from self._parts(source, "content")
+                yield from self.parts(source, "content")
             case _:
                 yield _media("file", block, title)
 
@@ -198,28 +171,24 @@ class _Reading:
         )
 
 
-def _one_text(parts: Sequence[Part]) -> list[Part]:
-    """Return the parts of an answer with neighbouring texts as one: citations split a sentence into several."""
-    made: list[Part] = []
+def _joined_texts(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yield the parts of an answer with neighbouring texts as one: citations split a sentence into several."""
     for is_text, group in groupby(parts, key=lambda part: isinstance(part, Text)):
-        run = [*group]
-        texts = [part for part in run if isinstance(part, Text)]
-        hints = [text.hints for text in texts if text.hints]
-        said = "".join(text.text for text in texts)
-        made += [Text(said, hints[-1]) if hints else Text(said)] if is_text else run
-    return made
+        if not is_text:
+            yield from group
+            continue
+        texts = [part for part in group if isinstance(part, Text)]
+        hints = next((text.hints for text in reversed(texts) if text.hints), texts[0].hints)
+        yield Text("".join(text.text for text in texts), hints)
 
 
 def _media(kind: Any, block: Given, name: str = "") -> Media:
     source, hints = block.inner("source"), hints_of(block)
-    match source.get("type"):
-        case "base64":
-            data, media_type = source.text("data"), source.text("media_type")
-            return Media(kind=kind, data=data, media_type=media_type, name=name, hints=hints)
-        case "url":
-            return Media(kind=kind, url=source.text("url"), name=name, hints=hints)
-        case _:
-            raise source.unknown()
+    if source.get("type") == "url":
+        return Media(kind=kind, url=source.text("url"), name=name, hints=hints)
+    if source.get("type") != "base64":
+        raise source.unknown()
+    return Media(kind=kind, data=source.text("data"), media_type=source.text("media_type"), name=name, hints=hints)
 
 
 def _choice(choice: Given) -> Choice | None:
@@ -250,9 +219,11 @@ def _effort(thinking: Given, output: Given, lost: set[str]) -> str | None:
 
 def _format(output: Given) -> Format | None:
     form = output.maybe("format")
-    if form.value and form.get("type") != "json_schema":
+    if not form.value:
+        return None
+    if form.get("type") != "json_schema":
         raise form.unknown()
-    return Format(kind="json_schema", schema=as_object(form.get("schema")), strict=True) if form.value else None
+    return Format(kind="json_schema", schema=as_object(form.get("schema")), strict=True)
 
 
 def _user(given: Given) -> tuple[str, str]:
@@ -270,12 +241,12 @@ def write(request: Request, options: Options, lost: set[str]) -> dict[str, Any]:
     """Return the body of a request whose names, ids and order fit, and add what it loses."""
     writing = _Writing(lost)
     tools = [writing.tool(tool) for tool in request.tools]
-    leading = len(list(takewhile(lambda turn: turn.role in ("system", "developer"), request.turns)))
-    system = [block for turn in request.turns[:leading] for block in writing.blocks(turn.parts)]
-    messages = list(writing.messages(request.turns[leading:]))
-    if request.max_tokens is None:
+    leading = list(takewhile(lambda turn: turn.role in ("system", "developer"), request.turns))
+    system = [block for turn in leading for block in writing.blocks(turn.parts)]
+    messages = list(writing.messages(request.turns[len(leading) :]))
+    if (limit := request.max_tokens) is None:
+        limit = _MAX_TOKENS_DEFAULT
         lost.add("max_tokens_default")
-    limit = _MAX_TOKENS_DEFAULT if request.max_tokens is None else request.max_tokens
     members: dict[str, Any] = {
         "system": system,
         "tools": tools,
@@ -288,9 +259,10 @@ def write(request: Request, options: Options, lost: set[str]) -> dict[str, Any]:
     body |= {member: value for member, value in members.items() if value}
     body |= _thinking(request, messages, lost)
     body |= _sampling(request, lost, thinks=as_object(body.get("thinking")).get("type") == "adaptive")
-    lost.update(loss for member, loss in _LOST.items() if request.shared.get(member) not in (None, False, "", "auto"))
-    if request.verbosity:
-        lost.add("verbosity")
+    for member in request.shared.keys() - {"user", "safety_identifier"}:
+        if request.shared[member] not in (None, False, "", "auto"):
+            lost.add("prompt_cache_key" if member.startswith("prompt_cache_") else member)
+    lost.update(["verbosity"] if request.verbosity else ())
     return body
 
 
@@ -313,7 +285,7 @@ class _Writing:
         """Return content that Anthropic takes: a message may not be blank."""
         if all(block["type"] == "text" and block["text"].isspace() for block in blocks):
             self._lost.add("empty_text")
-            return _EMPTY
+            return "(empty)"
         return str(blocks[0]["text"]) if len(blocks) == 1 and blocks[0].keys() == {"type", "text"} else blocks
 
     def blocks(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
@@ -349,9 +321,8 @@ class _Writing:
     def _media(self, media: Media) -> dict[str, Any]:
         if media.detail not in ("", "auto"):
             self._lost.add("modality")
-        source = {"type": "base64", "media_type": media.media_type, "data": media.data}
-        if not media.data:
-            source = {"type": "url", "url": media.url}
+        data = {"type": "base64", "media_type": media.media_type, "data": media.data}
+        source = data if media.data else {"type": "url", "url": media.url}
         if media.kind == "image":
             return {"type": "image", "source": source}
         return {"type": "document", "source": source, **({"title": media.name} if media.name else {})}
@@ -361,16 +332,13 @@ class _Writing:
         if not hints or self._hints > _CACHE_CONTROLS_MAX:
             self._lost.update(["cache_control"] if hints else ())
             return {}
-        return {"cache_control": hints.get("cache_control", _EPHEMERAL)}
+        return {"cache_control": hints.get("cache_control", {"type": "ephemeral"})}
 
     def tool(self, tool: Tool) -> dict[str, Any]:
         schema = CUSTOM_SCHEMA if tool.kind == "custom" else tool.schema or {}
         written: dict[str, Any] = {"name": tool.name, "input_schema": {"type": "object", **schema}}
-        if tool.described:
-            written["description"] = tool.described
-        if tool.strict:
-            written["strict"] = True
-        return {**written, **self._cache(tool.hints)}
+        more = {"description": tool.described, "strict": tool.strict}
+        return written | {member: value for member, value in more.items() if value} | self._cache(tool.hints)
 
 
 def _choice_out(request: Request) -> dict[str, Any] | None:
@@ -391,18 +359,17 @@ def _thinking(request: Request, messages: Sequence[Mapping[str, Any]], lost: set
     lost.update(["json_object"] if form is not None and not output else ())
     lost.update(["format_description"] if form is not None and form.description else ())
     lost.update(["reasoning_summary"] if effort is None and request.summary else ())
-    if effort == "none":
-        members: dict[str, Any] = {"thinking": {"type": "disabled"}}
-    else:
-        members = {"thinking": {"type": "adaptive", **({"display": "summarized"} if request.summary else {})}}
+    thinking: dict[str, Any] = {"type": "disabled"} if effort == "none" else {}
     if effort not in (None, "none"):
         output["effort"] = "low" if effort == "minimal" else effort
         lost.update(["effort"] if effort == "minimal" else ())
+        thinking = {"type": "adaptive", **({"display": "summarized"} if request.summary else {})}
         forced = request.choice is not None and request.choice.mode in ("required", "tool")
         if forced or _calls_without_thought(messages):  # which Anthropic refuses together with thinking
             lost.add("thinking")
-            members = {}
-    return {**(members if effort else {}), **({"output_config": output} if output else {})}
+            thinking = {}
+    members = {"thinking": thinking, "output_config": output}
+    return {member: value for member, value in members.items() if value}
 
 
 def _calls_without_thought(messages: Sequence[Mapping[str, Any]]) -> bool:
@@ -416,7 +383,7 @@ def _sampling(request: Request, lost: set[str], *, thinks: bool) -> dict[str, An
     """Return temperature and top_p as far as Anthropic takes them: up to 1, and hardly any together with thinking."""
     asked = {"temperature": request.temperature, "top_p": request.top_p}
     given = {member: value for member, value in asked.items() if value is not None}
-    least = {"temperature": 1.0, "top_p": _THINKING_TOP_P_MIN} if thinks else dict[str, float]()
+    least = {"temperature": 1.0, "top_p": 0.95} if thinks else dict[str, float]()
     kept = {member: min(value, 1) for member, value in given.items() if value >= least.get(member, value)}
     if kept != given:
         lost.add("temperature")

@@ -4,39 +4,34 @@ One block is open at a time; input travels only in `input_json_delta`, and a tho
 carries the proofs of the upstream.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Final
 
 from ..core import model
 from ..core.json_text import dumps
 from ..core.model import Event
-from ..crossing.composing import CHOICE, CROSSED, Composing, Known
+from ..crossing.composing import CHOICE, CROSSED, Composing
+from ..crossing.names import WayBack
 from ..emission.dialect import Context, Counts, Step
-from .frames import block_delta, block_start, block_stop, message_start, ours
+from .frames import BLOCKS, block_delta, block_frame, message_start, ours
 
 __all__ = ["MessagesComposer"]
 
-_STOP_REASONS: Final[Mapping[str, str]] = MappingProxyType({"length": "max_tokens", "content_filter": "refusal"})
-_ERROR_TYPES: Final = frozenset(
-    f"{word}_error"
-    for word in (
-        *("api", "authentication", "billing", "invalid_request", "not_found", "overloaded"),
-        *("permission", "rate_limit", "timeout"),
-    )
+_STOP_REASONS: Final[Mapping[str, str]] = {"length": "max_tokens", "content_filter": "refusal"}
+_ERROR_TYPE: Final = re.compile(
+    "(api|authentication|billing|invalid_request|not_found|overloaded|permission|rate_limit|timeout)_error"
 )
 #: Other dialects' words for them.
-_ERROR_WORDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **dict.fromkeys(("429", "rate_limit_exceeded", "slow_down"), "rate_limit_error"),
-        **dict.fromkeys(("503", "529", "server_is_overloaded", "overloaded"), "overloaded_error"),
-        **dict.fromkeys(("400", "context_length_exceeded", "invalid_prompt"), "invalid_request_error"),
-        **dict.fromkeys(("insufficient_quota", "usage_not_included"), "billing_error"),
-    }
-)
-_TEXT: Final = MappingProxyType({"type": "text", "text": ""})
-_THOUGHT: Final = MappingProxyType({"type": "thinking", "thinking": "", "signature": ""})
+_ERROR_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("429", "rate_limit_exceeded", "slow_down"), "rate_limit_error"),
+    **dict.fromkeys(("503", "529", "server_is_overloaded", "overloaded"), "overloaded_error"),
+    **dict.fromkeys(("400", "context_length_exceeded", "invalid_prompt"), "invalid_request_error"),
+    **dict.fromkeys(("insufficient_quota", "usage_not_included"), "billing_error"),
+}
+_TEXT: Final[Mapping[str, Any]] = {"type": "text", **BLOCKS["text"]}
+_THOUGHT: Final[Mapping[str, Any]] = {"type": "thinking", **BLOCKS["thinking"]}
 
 
 class MessagesComposer(Composing):
@@ -69,7 +64,11 @@ class MessagesComposer(Composing):
 
     def fail(self, n: int, error: model.UpstreamError) -> Step:
         type_ = _ERROR_WORDS.get(error.code, error.code)
-        failed = {"type": type_ if type_ in _ERROR_TYPES else "api_error", "message": error.message, "code": error.code}
+        failed = {
+            "type": type_ if _ERROR_TYPE.fullmatch(type_) else "api_error",
+            "message": error.message,
+            "code": error.code,
+        }
         return _step(n, {"type": "error", "error": failed}, error)
 
     # -- blocks -------------------------------------------------------------------------------------------------------
@@ -79,7 +78,7 @@ class MessagesComposer(Composing):
         if block is not _THOUGHT:
             steps += self._proof_block(n)
         self._block = block["type"]
-        return [*steps, _step(n, block_start(dict(block)))]
+        return [*steps, _step(n, block_frame("start", content_block=dict(block)))]
 
     def _proof_block(self, n: int) -> list[Step]:
         """Return a block without a visible thought for the proofs that wait."""
@@ -92,7 +91,7 @@ class MessagesComposer(Composing):
         signed = self._block == "thinking"
         steps = [_step(n, block_delta("signature_delta", self._sealed(n)), delivers=True)] if signed else []
         self._block = ""
-        return [*steps, _step(n, block_stop(), *events, delivers=True)]
+        return [*steps, _step(n, block_frame("stop"), *events, delivers=True)]
 
     def _say(self, n: int, event: model.TextPiece) -> list[Step]:
         block, kind = (_THOUGHT, "thinking_delta") if type(event) is model.ReasoningDelta else (_TEXT, "text_delta")
@@ -104,12 +103,12 @@ class MessagesComposer(Composing):
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, n: int, known: Known, event: model.ToolCallStarted) -> list[Step]:
+    def _begin(self, n: int, event: model.ToolCallStarted, tool: WayBack) -> list[Step]:  # noqa: ARG002 - its name says it
         self._held, self._head = [], ""
-        block = {"type": "tool_use", "id": known.id, "name": known.tool.name, "input": dict[str, Any]()}
+        block = {"type": "tool_use", "id": event.id, "name": event.name, "input": dict[str, Any]()}
         *steps, start = self._begin_block(n, block)
         steps.append(start._replace(events=(replace(event, custom=False),), delivers=True))
-        if known.custom:  # it takes its text as the one string of an object
+        if event.custom:  # it takes its text as the one string of an object
             steps.append(self._input(n, event.call, '{"input":"'))
         return steps
 

@@ -5,10 +5,8 @@ other type.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from ..core.json_text import as_object, dumps, is_object
 from ..emission.frames import Out
 
 __all__ = [
@@ -17,78 +15,61 @@ __all__ = [
     "INPUT_BLOCKS",
     "OPENED",
     "STOP_REASONS",
-    "DeltaKind",
     "block_delta",
-    "block_start",
-    "block_stop",
-    "error",
-    "merged",
-    "message_delta",
+    "block_frame",
     "message_start",
     "ours",
 ]
 
-_RESULT: Final[Mapping[str, Any]] = {"tool_use_id": ""}
-#: Each type of block with the members that every reader needs, and what they are without content.
-BLOCKS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {
-        "text": {"text": ""},
-        "thinking": {"thinking": "", "signature": ""},
-        "redacted_thinking": {"data": ""},
-        "tool_use": {"name": "", "input": {}},  # its id must be its own
-        "server_tool_use": {"id": "", "name": "", "input": {}},
-        "mcp_tool_use": {"id": "", "name": "", "server_name": "", "input": {}},
-        "compaction": {},
-        "container_upload": {},
-        "fallback": {},
-        "mcp_tool_listing": {},
-        "advisor_tool_result": _RESULT,
-        "bash_code_execution_tool_result": _RESULT,
-        "code_execution_tool_result": _RESULT,
-        "mcp_tool_result": _RESULT,
-        "text_editor_code_execution_tool_result": _RESULT,
-        "tool_search_tool_result": _RESULT,
-        "web_fetch_tool_result": _RESULT,
-        "web_search_tool_result": _RESULT,
-    }
+#: Tools that the upstream runs, by the word that begins the type of their result.
+_HOSTED: Final = (
+    *("advisor", "bash_code_execution", "code_execution", "mcp", "text_editor_code_execution"),
+    *("tool_search", "web_fetch", "web_search"),
 )
+#: Each type of block with the members that every reader needs, and what they are without content.
+BLOCKS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "text": {"text": ""},
+    "thinking": {"thinking": "", "signature": ""},
+    "redacted_thinking": {"data": ""},
+    "tool_use": {"name": ""},  # its id must be its own
+    "server_tool_use": {"id": "", "name": ""},
+    "mcp_tool_use": {"id": "", "name": "", "server_name": ""},
+    **{kind: {} for kind in ("compaction", "container_upload", "fallback", "mcp_tool_listing")},
+    **{f"{tool}_tool_result": {"tool_use_id": ""} for tool in _HOSTED},
+}
 #: Blocks whose input comes as JSON text; the upstream runs all but the first.
 INPUT_BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 #: Blocks whose content may come with their start, and the delta that it belongs in.
-OPENED: Final[Mapping[str, str]] = MappingProxyType({"text": "text_delta", "thinking": "thinking_delta"})
+OPENED: Final[Mapping[str, str]] = {"text": "text_delta", "thinking": "thinking_delta"}
 
 
-class DeltaKind(NamedTuple):
+class _DeltaKind(NamedTuple):
     """A type of delta: the type of block that it belongs to (empty: any with input), and its member of text."""
 
     block: str
     member: str
 
 
-DELTAS: Final[Mapping[str, DeltaKind]] = MappingProxyType(
-    {
-        "text_delta": DeltaKind("text", "text"),
-        "thinking_delta": DeltaKind("thinking", "thinking"),
-        "signature_delta": DeltaKind("thinking", "signature"),
-        "input_json_delta": DeltaKind("", "partial_json"),
-        "citations_delta": DeltaKind("text", ""),
-        "compaction_delta": DeltaKind("compaction", ""),
-    }
-)
+DELTAS: Final[Mapping[str, _DeltaKind]] = {
+    "text_delta": _DeltaKind("text", "text"),
+    "thinking_delta": _DeltaKind("thinking", "thinking"),
+    "signature_delta": _DeltaKind("thinking", "signature"),
+    "input_json_delta": _DeltaKind("", "partial_json"),
+    "citations_delta": _DeltaKind("text", ""),
+    "compaction_delta": _DeltaKind("compaction", ""),
+}
 
 #: The finish of each stop reason in the words of all dialects; any other one is `stop`, with a flag.
-STOP_REASONS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "end_turn": "stop",
-        "stop_sequence": "stop",
-        "pause_turn": "stop",
-        "compaction": "stop",
-        "tool_use": "tool_calls",
-        "max_tokens": "length",
-        "model_context_window_exceeded": "length",
-        "refusal": "content_filter",
-    }
-)
+STOP_REASONS: Final[Mapping[str, str]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "compaction": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
 
 
 def ours(n: int, value: dict[str, Any], repair: str, came: bytes | None = None) -> Out:
@@ -103,37 +84,10 @@ def message_start(message_id: str, model: str) -> dict[str, Any]:
     return {"type": "message_start", "message": message}
 
 
-def block_start(block: Mapping[str, Any], index: int = 0) -> dict[str, Any]:
-    return {"type": "content_block_start", "index": index, "content_block": block}
+def block_frame(what: str, index: int = 0, **members: Any) -> dict[str, Any]:
+    """Return the payload of a `start`, a `delta` or a `stop`; the writer numbers it."""
+    return {"type": f"content_block_{what}", "index": index, **members}
 
 
 def block_delta(kind: str, text: str, index: int = 0) -> dict[str, Any]:
-    return {"type": "content_block_delta", "index": index, "delta": {"type": kind, DELTAS[kind].member: text}}
-
-
-def block_stop(index: int = 0) -> dict[str, Any]:
-    return {"type": "content_block_stop", "index": index}
-
-
-def message_delta(reason: str, usage: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the frame with the end of a message; SDKs demand a number of output tokens: 0 if none is known."""
-    output = as_object(usage).get("output_tokens")
-    counts = {"output_tokens": output if type(output) is int else 0}
-    return {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": counts}
-
-
-def merged(usage: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return cumulative counts: later ones replace earlier ones, but neither null nor a mere 0 says anything."""
-    return {**usage, **{key: count for key, count in more.items() if count or (key not in usage and count is not None)}}
-
-
-def error(given: Any) -> dict[str, Any]:
-    """Return an error event of what an upstream wrote of its failure, in any shape; other members stay."""
-    frame: dict[str, Any] = {}
-    if is_object(given) and given.get("error"):
-        frame, given = given, given["error"]
-    details = given if is_object(given) else {"message": given if isinstance(given, str) else dumps(given).decode()}
-    kind, message = details.get("type"), details.get("message")
-    kind = kind if isinstance(kind, str) and kind not in ("", "error") else "api_error"
-    message = message if isinstance(message, str) else dumps(details).decode()
-    return {**frame, "type": "error", "error": {**details, "type": kind, "message": message}}
+    return block_frame("delta", index, delta={"type": kind, DELTAS[kind].member: text})

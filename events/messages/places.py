@@ -41,8 +41,7 @@ class MessagesPlaces:
         kind = value.get("type")
         return isinstance(kind, str) and kind.startswith(("message", "content_block", "ping", "error"))
 
-    def has(self, part: Part, value: Mapping[str, Any], payload: bytes) -> bool:
-        del payload
+    def has(self, part: Part, value: Mapping[str, Any], payload: bytes) -> bool:  # noqa: ARG002 - a type says it
         match part:
             case "text":
                 return bool(as_object(value.get("delta")).get("text"))
@@ -63,10 +62,8 @@ class MessagesPlaces:
     def shortened(self, value: Mapping[str, Any], piece: CallPiece, length: int) -> dict[str, Any]:
         return {**value, "delta": {**value["delta"], "partial_json": piece.text[:length]}}
 
-    def without_finish(self, value: Mapping[str, Any]) -> dict[str, Any] | None:
-        del value
+    def without_finish(self, value: Mapping[str, Any]) -> dict[str, Any] | None:  # noqa: ARG002 - it says no more
         return None
 
-    def error(self, message: str, number: int) -> tuple[str, dict[str, Any]]:
-        del number
+    def error(self, message: str, number: int) -> tuple[str, dict[str, Any]]:  # noqa: ARG002 - no number
         return "error", {"type": "error", "error": {"type": "overloaded_error", "message": message}}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core.json_text import ABSENT, as_list, as_object, as_text, dumps, is_list, is_object, parse
-from .frames import DELTAS, INPUT_BLOCKS, OPENED, block_delta, block_start, block_stop
+from .frames import DELTAS, INPUT_BLOCKS, block_delta, block_frame
 
 __all__ = ["frames_of", "whole"]
 
@@ -31,24 +31,21 @@ def frames_of(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _of_block(index: int, block: dict[str, Any]) -> Iterator[dict[str, Any]]:
     kind = as_text(block.get("type"))
     emptied, deltas = dict(block), list[dict[str, Any]]()
-    if kind in OPENED and isinstance(text := block.get(kind), str):
-        emptied[kind] = ""
-        deltas += [block_delta(OPENED[kind], text, index)] if text else []
-    if kind == "thinking" and (signature := block.get("signature")) and isinstance(signature, str):
-        emptied["signature"] = ""
-        deltas.append(block_delta("signature_delta", signature, index))
+    for delta, (of, member) in DELTAS.items():
+        if of == kind and member and isinstance(text := block.get(member), str):
+            emptied[member] = ""
+            deltas += [block_delta(delta, text, index)] if text else []
     if kind == "text" and is_list(citations := block.get("citations")):
         emptied["citations"] = list[Any]()
         for citation in citations:
-            delta = {"type": "citations_delta", "citation": citation}
-            deltas.append({"type": "content_block_delta", "index": index, "delta": delta})
+            deltas.append(block_frame("delta", index, delta={"type": "citations_delta", "citation": citation}))
     if kind in INPUT_BLOCKS and (given := block.get("input")):
         emptied["input"] = dict[str, Any]()
         text = given if isinstance(given, str) else dumps(given).decode()
         deltas.append(block_delta("input_json_delta", text, index))
-    yield block_start(emptied, index)
+    yield block_frame("start", index, content_block=emptied)
     yield from deltas
-    yield block_stop(index)
+    yield block_frame("stop", index)
 
 
 def whole(values: Iterable[Any]) -> dict[str, Any]:

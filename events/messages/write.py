@@ -7,17 +7,16 @@ of any type that it does not know (dialects-next.md 1). An error is the event `e
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ..core.json_text import as_object
 from ..core.lifecycle import State
-from ..core.settings import Facts
 from ..emission.dialect import NO_CALL, Context, Held, Split, Step
 from ..emission.frames import Edit, Out, Styles
 from ..emission.words import PROGRESS_EVENT, dropped_tools, late_warning, warning
 from ..folds.wire import Call
 from ..wire.sse import parse_block
-from . import frames
-from .frames import ours
+from .frames import block_delta, block_frame, message_start, ours
 
-__all__ = ["MessagesWriter", "error_frame"]
+__all__ = ["MessagesWriter"]
 
 _KEEPALIVE: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
 _START: Final = "content_block_start"
@@ -124,8 +123,8 @@ class MessagesWriter:
         closed = self._closed(n)
         if self._open:
             return []
-        text = frames.block_delta("text_delta", warning(code, lost, self._context.facts))
-        block = frames.block_start({"type": "text", "text": ""}), text, frames.block_stop()
+        text = block_delta("text_delta", warning(code, lost, self._context.facts))
+        block = block_frame("start", content_block={"type": "text", "text": ""}), text, block_frame("stop")
         return [*closed, *(ours(n, value, "warning_text") for value in block)]
 
     def _closed(self, n: int) -> list[Out]:
@@ -135,7 +134,7 @@ class MessagesWriter:
             return []
         stops = bool(self._open) and call is None
         self._open = ""
-        return [ours(n, frames.block_stop(), "block_stop_supplied")] if stops else []
+        return [ours(n, block_frame("stop"), "block_stop_supplied")] if stops else []
 
     def http_error(self, out: Out) -> bytes:
         return parse_block(out.frame()).payload or b""
@@ -169,18 +168,18 @@ class MessagesWriter:
         if self._context.settings.on_partial == "warn" and not live.late_calls:
             outs: list[Out] = []
             if not self._started:
-                start = frames.message_start(f"msg_{self._context.stream_id}", facts.model)
+                start = message_start(f"msg_{self._context.stream_id}", facts.model)
                 outs.append(ours(n, start, "message_start_supplied"))
-            ends = frames.message_delta("max_tokens", live.usage)
+            output = as_object(live.usage).get("output_tokens")  # SDKs demand a number
+            counts = {"output_tokens": output if type(output) is int else 0}
+            delta = {"stop_reason": "max_tokens", "stop_sequence": None}
+            ends = {"type": "message_delta", "delta": delta, "usage": counts}
             done = ours(n, {"type": "message_stop"}, "warn_done")
             return [*outs, *self._closed(n), ours(n, ends, "warn_finish"), done]
-        text = late_warning(code, lost, live.late_calls, facts)
-        return [ours(n, error_frame(code, text, [*live.late_calls, *lost], facts), "error_frame")]
-
-
-def error_frame(code: str, message: str, calls: Sequence[Call], facts: Facts) -> dict[str, Any]:
-    """Return the payload that ends a stream which must not be taken for whole."""
-    kind = code if code == "malformed_call" else "stream_truncated"
-    dropped = dropped_tools(calls, facts)
-    error = {"type": "api_error", "message": message, "code": kind, "dropped_tools": dropped}
-    return {"type": "error", "error": error}
+        error = {
+            "type": "api_error",
+            "message": late_warning(code, lost, live.late_calls, facts),
+            "code": code if code == "malformed_call" else "stream_truncated",
+            "dropped_tools": dropped_tools([*live.late_calls, *lost], facts),
+        }
+        return [ours(n, {"type": "error", "error": error}, "error_frame")]

@@ -9,6 +9,7 @@ from ..crossing.envelope import is_envelope, opened
 from ..crossing.given import Given
 from ..crossing.request import SHARED, Choice, Format, Options, Request, Tool
 from ..crossing.turns import FAILED_MARK, Call, Media, Part, Refusal, Result, Text, Thought, Turn, hints_of
+from .frames import CLIENT_CALLS
 
 __all__ = ["earlier", "read", "sealed_items", "write"]
 
@@ -34,15 +35,12 @@ _HOSTED_ITEMS: Final = (
     *("code_interpreter_call", "file_search_call", "image_generation_call", "mcp_approval_request"),
     *("mcp_approval_response", "mcp_call", "mcp_list_tools", "web_search_call"),
 )
+_SEARCH: Final = "tool_search"
 #: Calls of tools without a schema that the client ran, by the member that holds their input.
 _TYPED_CALLS: Final[Mapping[str, str]] = {
-    "apply_patch_call": "operation",
-    "computer_call": "action",
-    "local_shell_call": "action",
-    "shell_call": "action",
+    kind: member for kind, (member, name) in CLIENT_CALLS.items() if name not in ("", _SEARCH)
 }
 _TYPED_OUTPUTS: Final = frozenset(f"{call}_output" for call in _TYPED_CALLS)
-_SEARCH: Final = "tool_search"
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

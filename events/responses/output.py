@@ -4,7 +4,6 @@ A frame of another item waits for the end of the one that is open; a message or 
 says something, and its later pieces become another item. Frames that an upstream leaves out are supplied.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,26 +13,8 @@ from ..core.limits import HELD_BYTES_MAX, KEPT_CHARS_MAX
 from ..core.model import Event
 from ..emission.dialect import Context, Step
 from ..emission.frames import Edit, Out
-from .frames import (
-    ADDED,
-    ANNOTATED,
-    CLIENT_CALLS,
-    DONE,
-    OF_DELTA,
-    OF_DONE,
-    OF_PART,
-    PART_KINDS,
-    PARTS,
-    PREFIXES,
-    Kind,
-    begun,
-    frame_value,
-    is_client_call,
-    named,
-    part_frames,
-    says,
-)
-from .items import TEXTS, Item, Part
+from . import frames
+from .frames import ADDED, CLIENT_CALLS, DONE, TEXTS, Item, Kind, Level, Part, frame_value, named
 
 __all__ = ["CHOICES", "Output"]
 
@@ -42,11 +23,13 @@ CHOICES: Final = (0,)
 
 
 class Output:
-    """The items of one answer. Its steps are those since the last frame."""
+    """The items of one answer."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._stream = context.stream_id
+        #: The writer need not see each frame of a text.
+        self._plain = context.settings.on_partial == "error"
         #: The record that is read.
         self.n = 0
         self.steps: list[Step] = []
@@ -75,10 +58,17 @@ class Output:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def step(self, events: Sequence[Event], out: Out | None = None, *, delivers: bool = False) -> None:
+    def step(
+        self, events: Sequence[Event], out: Out | None = None, *, delivers: bool = False, plain: bool = False
+    ) -> None:
         """Add a step."""
         n = self.n if out is None else out.n
-        self.steps.append(Step(n, events, out, delivers, CHOICES if out is not None else ()))
+        self.steps.append(Step(n, events, out, delivers, CHOICES if out is not None else (), plain))
+
+    def taken(self) -> list[Step]:
+        """Return the steps since the last time."""
+        steps, self.steps = self.steps, []
+        return steps
 
     def withhold(self, out: Out, repair: str) -> None:
         """Enter in the ledger that a frame is not sent."""
@@ -97,7 +87,7 @@ class Output:
     def text_events(self, item: Item, part: Part, text: str) -> Sequence[Event]:
         """Return the events of a piece of text that was added to its part."""
         kind = part.kind
-        if kind is not None and kind.event is not None:
+        if kind.event is not None:
             if kind.list == "summary" and part.index and len(part.pieces) == 1:
                 text = "\n\n" + text  # another part of a thought is another paragraph
             return (kind.event(n=self.n, choice=0, text=text),)
@@ -106,26 +96,28 @@ class Output:
         return (model.ToolArgumentsDelta(n=self.n, choice=0, call=item.number, text=text),)
 
     def _supply(self, item: Item, values: Sequence[dict[str, Any]], repair: str) -> None:
-        """Send frames of ours that go on with an item."""
+        """Send frames of ours that go on with an item, but not end it."""
         for value in values:
-            out = named(self.n, value, repair)
-            if value["type"] == DONE:
-                self._end(out, item)
-                continue
             item.take(value)
             text, part = value.get("delta"), item.part
             if not item.silent:
-                self.step(self.text_events(item, part, text) if text and part else (), out, delivers=bool(text))
+                events = self.text_events(item, part, text) if text and part else ()
+                self.step(events, named(self.n, value, repair), delivers=bool(text))
 
     def _close(self, item: Item, repair: str, status: str = "completed") -> None:
         """End a message or a thought whose end has not come, or will say something else."""
-        self._supply(item, item.closing(status), repair)
+        *values, last = item.closing(status)
+        self._supply(item, values, repair)
+        self._end(named(self.n, last, repair), item)
         item.split = True
 
     # -- the order of items -------------------------------------------------------------------------------------------
 
     def take(self, out: Out) -> None:
         """Read a frame of the item that is open or begins, or keep it until that has ended."""
+        if out.value["type"] in (ADDED, DONE) and not isinstance(as_object(out.value.get("item")).get("type"), str):
+            self.withhold(out, "item_null")  # Q120
+            return
         place = self._place(out.value)
         if self.open is not None and place != self.open.place:
             self._wait(place, out)
@@ -154,8 +146,7 @@ class Output:
     def _place(self, value: Mapping[str, Any]) -> int:
         """Return the upstream's index of a frame's item; where it is missing or wrong, that of the item's id."""
         index: Any = value.get("output_index")
-        item_id: Any = value.get("item_id") or as_object(value.get("item")).get("id")
-        known = self._by_id.get(item_id) if isinstance(item_id, str) else None
+        known = self._by_id.get(as_text(value.get("item_id") or as_object(value.get("item")).get("id")))
         if known is not None and (known is self.open or type(index) is not int):
             return known.place
         if type(index) is int:
@@ -164,57 +155,65 @@ class Output:
 
     def _read(self, out: Out, place: int) -> None:
         kind = out.value["type"]
-        if kind in OF_DELTA:
-            self._delta(out, place)
-        elif kind in OF_DONE:
-            self._text_done(out, place)
-        elif kind == ADDED:
-            self._item_added(out, place)
-        elif kind == DONE:
-            self._item_done(out, place)
-        elif kind in PART_KINDS and kind.endswith(".added"):
-            self._part_added(out, place)
-        elif kind in PART_KINDS:
-            self._part_done(out, place)
-        else:
-            self._aside(out, place)
+        items = self._item_added if kind == ADDED else self._item_done if kind == DONE else None
+        (items or (self._spoken if kind in frames.SPOKEN else self._aside))(out, place)
 
     # -- the start of an item -----------------------------------------------------------------------------------------
 
     def _item_added(self, out: Out, place: int) -> None:
-        given: Any = out.value.get("item")
-        if not is_object(given) or not isinstance(given.get("type"), str):
-            self.withhold(out, "item_null")  # Q120
+        given, before = out.value["item"], self._items.get(place)
+        same = before is not None and not before.ended and before.type == given["type"]
+        if before is not None and same and given.get("id") in (None, "", before.id):
+            self.withhold(out, "item_repeated")
             return
-        before = self._items.get(place)
-        if before is not None and not before.ended:
-            if before.type == given["type"] and given.get("id") in (None, "", before.id):
-                self.withhold(out, "item_repeated")
-                return
-            if before.type not in TEXTS:
-                self._wait(~place, out)
-                return
-            self._close(before, "item_split")
-        self._begin(out, place, given)
+        if self._makes_way(out, before):
+            self._begin(out, place, given)
+
+    def _makes_way(self, out: Out, item: Item | None) -> bool:
+        """Close the item at the place of another one; a frame waits until a call has ended."""
+        if item is not None and not item.ended:
+            if item.type not in TEXTS:
+                self._wait(~item.place, out)
+                return False
+            self._close(item, "item_split")
+        return True
+
+    def _item_for(self, out: Out, place: int, wanted: str) -> Item | None:
+        """Return the open item that a frame is about; begin one if it has none (Q116, Q119)."""
+        item = self._items.get(place)
+        if item is not None and not item.ended and item.type == wanted:
+            return item
+        if item is not None and item.ended and wanted not in TEXTS and out.value.get("item_id", item.id) == item.id:
+            self.withhold(out, "late_call")
+            return None
+        if not self._makes_way(out, item):
+            return None
+        value: dict[str, Any] = {"type": wanted, "id": out.value.get("item_id")}
+        if wanted == "message":
+            value |= {"status": "in_progress", "role": "assistant"}
+        begins = self._supply_item(place, value)
+        begins.split = item is not None and wanted in TEXTS
+        return begins
+
+    def _supply_item(self, place: int, given: Mapping[str, Any]) -> Item:
+        """Begin an item whose start did not come."""
+        value = frame_value(ADDED, output_index=place, item=frames.begun(given))
+        return self._begin(named(self.n, value, "item_supplied"), place, value["item"])
 
     def _begin(self, out: Out, place: int, given: dict[str, Any]) -> Item:
         """Begin an item with its first frame; a call without a name waits for its end (Q17)."""
         self.settle(cut=self._cutting)
         kind: str = given["type"]
-        edits = self._ids(given)
-        fresh = begun(given)
-        for member in ("content", "summary", "arguments", "input"):
-            if fresh.get(member) in ([], "") and given.get(member) != fresh[member]:
-                edits.append(Edit("item_begun", ("item",), member, fresh[member]))
-        out.edit(edits)
-        item = self._items[place] = self.open = Item(place, out.value["item"], came=out.came is not None)
+        fresh = [(member, value) for member, value in frames.begun(given).items() if member != "status"]
+        edits = [Edit("item_begun", ("item",), member, value) for member, value in fresh if given.get(member) != value]
+        out.edit([*self._ids(given), *edits])
+        item = self._items[place] = self.open = Item(place, out.value["item"])
         self._fresh_place = max(self._fresh_place, place + 1)
         self.order.append(item)
         self.chars_left -= out.size
-        for key in (given.get("id"), item.id, _call_key(given), _call_key(item.value)):
-            if isinstance(key, str) and key:
-                self._by_id.setdefault(key, item)
-        if is_client_call(given) and not (self._context.settings.hermes and kind == "function_call"):
+        self._note(item, given)
+        self._note(item, item.value)
+        if frames.is_client_call(given) and not (self._context.settings.hermes and kind == "function_call"):
             item.number, self.calls = self.calls, self.calls + 1
             item.silent = not (CLIENT_CALLS[kind][1] or as_text(given.get("name")))
         if item.silent:
@@ -228,7 +227,7 @@ class Output:
         kind, item_id, call_id = given["type"], given.get("id"), given.get("call_id")
         edits: list[Edit] = []
         if not isinstance(item_id, str) or not item_id or item_id in self._by_id:
-            made = f"{PREFIXES.get(kind, 'item')}_{self._stream}_{len(self.order)}"
+            made = f"{frames.PREFIXES.get(kind, 'item')}_{self._stream}_{len(self.order)}"
             edits.append(Edit("item_id", ("item",), "id", made))
         if kind in CLIENT_CALLS:
             if not isinstance(call_id, str) or not call_id or call_id in self._call_ids:
@@ -239,6 +238,11 @@ class Output:
             self._call_ids.add(call_id)
         return edits
 
+    def _note(self, item: Item, given: Mapping[str, Any]) -> None:
+        """Note the ids that an item has here."""
+        for key in _keys(given):
+            self._by_id.setdefault(key, item)
+
     def _announce(self, out: Out, item: Item) -> None:
         events: list[Event] = []
         if item.number is not None:
@@ -247,226 +251,136 @@ class Output:
             events = [model.ToolCallStarted(n=out.n, choice=0, call=item.number, id=call_id, name=name, custom=custom)]
         elif item.type.endswith("_call"):
             events = [self._progress(out.n, item.value, "running")]
-        self.step(events, out, delivers=says(out.value))
+        self.step(events, out, delivers=item.type not in TEXTS)
 
     def _progress(self, n: int, item: Mapping[str, Any], status: str) -> Event:
         call_id = str(item.get("call_id") or item.get("id") or "")
         name = self._ran.setdefault(call_id, str(item.get("name") or item["type"].removesuffix("_call")))
         return model.ToolProgress(n=n, id=call_id, name=name, status=status)
 
-    def _item_for(self, out: Out, place: int, wanted: str) -> Item | None:
-        """Return the open item that a frame is about; begin one if it has none (Q116, Q119)."""
-        item = self._items.get(place)
-        if item is not None and not item.ended:
-            if item.type == wanted:
-                return item
-            if item.type not in TEXTS:
-                self._wait(~place, out)
-                return None
-            self._close(item, "item_split")
-        elif item is not None and wanted not in TEXTS and out.value.get("item_id", item.id) == item.id:
-            self.withhold(out, "late_call")
-            return None
-        value: dict[str, Any] = {"type": wanted, "id": out.value.get("item_id")}
-        if wanted == "message":
-            value |= {"status": "in_progress", "role": "assistant"}
-        value = frame_value(ADDED, output_index=place, item=begun(value))
-        begins = self._begin(named(self.n, value, "item_supplied"), place, value["item"])
-        begins.split = item is not None and wanted in TEXTS
-        return begins
-
     # -- texts --------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _name(out: Out, item: Item, part: Part | None, parts: str = "") -> None:
+    def _name(out: Out, item: Item, part: Part | None) -> None:
         """Name the item and the part of a frame as the client knows them (Q111, Q119)."""
-        edits: list[Edit] = []
-        if out.value.get("item_id") != item.id:
-            edits.append(Edit("item_id", (), "item_id", item.id))
-        parts = part.kind.list if part is not None and part.kind is not None else parts
-        if part is not None and parts and out.value.get(f"{parts}_index") != part.index:
-            edits.append(Edit("part_index", (), f"{parts}_index", part.index))
-        out.edit(edits)
+        due: dict[str, Any] = {"item_id": item.id}
+        if part is not None and part.kind.list:
+            due[part.kind.index_key] = part.index
+        if out.value["type"] == frames.ANNOTATED and part is not None:
+            due["annotation_index"] = len(part.annotations)
+        out.edit(frames.corrected(out.value, (), due))
 
-    def _part_for(self, out: Out, item: Item, kind: Kind) -> Part:
-        """Return the open part that a text belongs to; open one if it has none (Q116)."""
-        part, index = item.part, out.value.get(kind.index_key)
-        if part is not None and part.kind is kind and not part.said:
-            # A content index may grow with every token (Q119).
-            if kind.list != "summary" or part.theirs in (index, None):
-                return part
-        elif part is not None and not kind.list:
-            return part
-        self._supply(item, item.closing_part(), "part_closed")
-        notes = {"annotations": list[Any]()} if kind.part == "output_text" else {}
-        head = {"item_id": item.id, "output_index": item.place, kind.index_key: len(item.lists[kind.list])}
-        given = {"type": kind.part, kind.member: "", **notes}
-        self._supply(item, [frame_value(f"{PARTS[kind.list]}.added", **head, part=given)], "part_supplied")
-        assert item.part is not None, "it was opened just now"
-        item.part.theirs = index
-        return item.part
-
-    def _delta(self, out: Out, place: int) -> None:
-        kind, text = OF_DELTA[out.value["type"]], out.value.get("delta")
-        item = self._item_for(out, place, kind.item)
+    def _spoken(self, out: Out, place: int) -> None:
+        """Read a frame of a text: the start of its part, a piece, the whole text, or the end of its part."""
+        level, kind = frames.SPOKEN[out.value["type"]]
+        item, given, text = self._items.get(place), out.value, out.value.get("delta")
+        if level in (Level.OPENED, Level.CLOSED):
+            given = as_object(given.get("part"))
+            kind = frames.kind_of(given, kind.list)
+        index = out.value.get(kind.index_key)
+        if level >= Level.SAID and (item is not None or level is Level.CLOSED):
+            known = [one for one in item.lists[kind.list] if one.level >= level and one.theirs == index] if item else []
+            said = item is None or item.ended or any(level is Level.CLOSED or one.kind is kind for one in known)
+            if said or (item is not None and item.split):
+                self.withhold(out, "item_split" if item is not None and item.split else "done_repeated")
+                return
+        item = self._item_for(out, place, kind.item) if item is None or level is not Level.CLOSED else item
         if item is None:
             return
-        if not isinstance(text, str):
+        if level is Level.PIECE and not isinstance(text, str):
             self.withhold(out, "delta_not_text")
             self.damage()
             return
-        part = self._part_for(out, item, kind)
-        if part.said:  # of a call, whose whole text has come
-            self.withhold(out, "late_call")
+        part = self._part_for(out, item, kind, index, level)
+        if part is None:
             return
         self._name(out, item, part)
-        part.pieces.append(text)
-        self.chars_left -= len(text)
+        if level is Level.PIECE:
+            part.pieces.append(text)
+            self.chars_left -= len(text)
+        elif level is Level.CLOSED and not isinstance(given.get("type"), str):
+            out.edit([Edit("part_missing", (), "part", part.whole())])
+        elif level >= Level.SAID and part.kind.member:
+            self._fill(out, item, part, given, ("part",) if level is Level.CLOSED else ())
+        if level is Level.CLOSED:
+            self._supply(item, item.closing_part()[:-1], "text_done_supplied")
+            part.theirs, item.part = index, None
         if item.silent:
             self.withhold(out, "call_without_name")
-        else:
-            self.step(self.text_events(item, part, text) if text else (), out, delivers=bool(text))
-
-    def _repeats(self, out: Out, item: Item | None, *, repeated: bool) -> bool:
-        """Return whether a done event was supplied before, or came before, and withhold it then."""
-        if item is not None and (item.split or item.ended or repeated):
-            self.withhold(out, "item_split" if item.split else "done_repeated")
-            return True
-        return False
-
-    def _text_done(self, out: Out, place: int) -> None:
-        item, kind = self._items.get(place), OF_DONE[out.value["type"]]
-        index = out.value.get(kind.index_key)
-        said: Sequence[Part] = ()
-        if item is not None:
-            said = item.lists[kind.list] if kind.list else [item.part] if item.part is not None else []
-        if self._repeats(
-            out, item, repeated=any(one.kind is kind and one.said and one.theirs == index for one in said)
-        ):
             return
-        item = self._item_for(out, place, kind.item)
-        if item is None:
-            return
-        part = self._part_for(out, item, kind)
-        if kind.item == "function_call" and not (part.pieces or out.value.get(kind.member)):
-            self.withhold(out, "arguments_empty")  # until it is known that no limit has cut them (Q25)
-            return
-        self._name(out, item, part)
-        self._fill(out, item, part, (), kind.member)
-        part.said = not item.silent
-        if item.silent:
-            self.withhold(out, "call_without_name")
-        else:
-            self.step((), out)
+        part.level, says = max(level, part.level), level is Level.PIECE and bool(text)
+        events = self.text_events(item, part, text) if says else ()
+        self.step(events, out, delivers=says, plain=says and self._plain and out.raw is not None)
 
-    def _fill(self, out: Out, item: Item, part: Part, path: Path, member: str) -> None:
-        """Make the text of a done event and the pieces that came the same."""
-        container: Any = out.value
-        for key in path:
-            container = container[key]
-        text: Any = container.get(member)
-        came = part.text
+    def _part_for(self, out: Out, item: Item, kind: Kind, index: Any, level: Level) -> Part | None:
+        """Return the part that a frame is about, and open one if none is open (Q116); None if the frame is withheld."""
+        part, given = item.part, as_object(out.value.get("part"))
+        if part is not None and not kind.list:
+            empty = level is Level.SAID and kind.item == "function_call" and not out.value.get(kind.member)
+            if part.said or (empty and not part.pieces):  # these wait until no limit can have cut them (Q25)
+                self.withhold(out, "late_call" if part.said else "arguments_empty")
+                return None
+            return part
+        if part is not None and part.kind.list == kind.list:
+            if level is Level.OPENED and part.kind is kind and part.theirs == index and not part.pieces:
+                self.withhold(out, "part_repeated")
+                return None
+            # A content index may grow with every token (Q119).
+            same = part.kind is kind and not part.said and (kind.list != "summary" or part.theirs in (index, None))
+            if level is Level.CLOSED or (same and level is not Level.OPENED):
+                return part
+        if level is Level.CLOSED and not (kind.member and kind.item == item.type):
+            self.withhold(out, "done_repeated")
+            return None
+        self._supply(item, item.closing_part(), "part_closed")
+        if level is not Level.OPENED:
+            self._supply(item, [item.frames(kind, {"type": kind.part, kind.member: ""}).added], "part_supplied")
+            item.lists[kind.list][-1].theirs = index
+            return item.part
+        if not isinstance(given.get("type"), str):
+            given = {"type": "summary_text" if kind.list == "summary" else "output_text", "text": ""}
+            out.edit([Edit("part_missing", (), "part", given)])
+        elif kind.member and given.get(kind.member) != "":
+            given = {**given, kind.member: ""}
+            out.edit([Edit("part_begun", ("part",), kind.member, "")])
+        return item.open_part(frames.kind_of(given, kind.list), given, index)
+
+    def _fill(self, out: Out, item: Item, part: Part, given: Mapping[str, Any], path: Path) -> None:
+        """Make the text that a done event holds at a path and the pieces that came the same."""
+        kind, came = part.kind, part.text
+        text: Any = given.get(kind.member)
         if is_object(text):  # Q18
             text = dumps(text).decode()
-            out.edit([Edit("arguments_not_text", path, member, text)])
+            out.edit([Edit("arguments_not_text", path, kind.member, text)])
         if text == came:
             return
         if not isinstance(text, str) or not text:
-            out.edit([Edit("text_missing", path, member, came)])
+            out.edit([Edit("text_missing", path, kind.member, came)])
         elif not part.said and text.startswith(came):
             self._say(item, part, text[len(came) :])
-        elif item.number is not None and not _same_json(text, came):
+        elif item.number is not None and (_json(text) is ABSENT or _json(text) != _json(came)):
             self.damage()
 
     def _say(self, item: Item, part: Part, text: str) -> None:
         """Supply a delta with text that is only in a done event."""
-        kind = part.kind
-        assert kind is not None, "only texts are filled"
-        head: dict[str, Any] = {"item_id": item.id, "output_index": item.place}
-        head |= {kind.index_key: part.index} if kind.list else {}
-        head |= {"logprobs": list[Any]()} if kind.part == "output_text" else {}
-        self._supply(item, [frame_value(kind.delta, **head, delta=text)], "delta_supplied")
-
-    def _part_added(self, out: Out, place: int) -> None:
-        parts, given = PART_KINDS[out.value["type"]], as_object(out.value.get("part"))
-        kind = OF_PART.get(str(given.get("type")))
-        kind = kind if kind is not None and kind.list == parts else None
-        wanted = kind.item if kind is not None else "reasoning" if parts == "summary" else "message"
-        item = self._item_for(out, place, wanted)
-        if item is None:
-            return
-        index, before = out.value.get(f"{parts}_index"), item.part
-        if before is not None and not before.pieces and before.kind is kind and before.theirs == index:
-            self.withhold(out, "part_repeated")
-            return
-        self._supply(item, item.closing_part(), "part_closed")
-        edits: list[Edit] = []
-        if not isinstance(given.get("type"), str):
-            given = {"type": "summary_text" if parts == "summary" else "output_text", "text": ""}
-            edits.append(Edit("part_missing", (), "part", given))
-        elif kind is not None and given.get(kind.member) != "":
-            given = {**given, kind.member: ""}
-            edits.append(Edit("part_begun", ("part",), kind.member, ""))
-        out.edit(edits)
-        part = item.open_part(parts, given, index)
-        self._name(out, item, part, parts)
-        self.step((), out)
-
-    def _part_done(self, out: Out, place: int) -> None:
-        item, parts = self._items.get(place), PART_KINDS[out.value["type"]]
-        index, given = out.value.get(f"{parts}_index"), as_object(out.value.get("part"))
-        closed = item is not None and any(one.closed and one.theirs == index for one in item.lists[parts])
-        if item is None or self._repeats(out, item, repeated=closed):
-            if item is None:
-                self.withhold(out, "done_repeated")
-            return
-        if item.part is None or item.part not in item.lists[parts]:
-            self._supply_part(item, parts, given, ends=False)
-        part = item.part
-        if part is None or part not in item.lists[parts]:
-            self.withhold(out, "done_repeated")
-            return
-        self._name(out, item, part, parts)
-        if not isinstance(given.get("type"), str):
-            out.edit([Edit("part_missing", (), "part", part.whole())])
-        elif part.kind is not None:
-            self._fill(out, item, part, ("part",), part.kind.member)
-        self._supply(item, item.closing_part()[:-1], "text_done_supplied")
-        part.closed, part.theirs, item.part = True, index, None
-        self.step((), out)
-
-    def _supply_part(self, item: Item, parts: str, given: Mapping[str, Any], *, ends: bool) -> None:
-        """Supply the frames of a part that is only in a done event."""
-        kind = OF_PART.get(str(given.get("type")))
-        if kind is not None and kind.item == item.type and kind.list == parts:
-            self._supply(item, item.closing_part(), "part_closed")
-            values = part_frames(item.id, item.place, kind, len(item.lists[parts]), given)
-            self._supply(item, values if ends else values[:-1], "part_supplied")
+        self._supply(item, [item.frames(part.kind, {part.kind.member: text}, part.index).delta], "delta_supplied")
 
     def _aside(self, out: Out, place: int) -> None:
         """Pass an annotation, or the state of a tool that the upstream runs, as part of its item."""
-        item = self._items.get(place)
-        kind = out.value["type"]
-        noted = kind == ANNOTATED
-        fits = item is not None and (item.part is not None if noted else kind.startswith(f"response.{item.type}"))
-        if item is None or item.ended or not fits:
+        item, kind = self._items.get(place), out.value["type"]
+        part = item.part if item is not None and kind == frames.ANNOTATED else None
+        if item is None or item.ended or not (part or kind.startswith(f"response.{item.type}")):
             self.withhold(out, "item_unknown")
             return
-        self._name(out, item, item.part if noted else None)
-        if noted and item.part is not None:
-            number = len(item.part.annotations)
-            if out.value.get("annotation_index") != number:
-                out.edit([Edit("part_index", (), "annotation_index", number)])
-            item.part.annotations.append(out.value.get("annotation"))
+        self._name(out, item, part)
+        if part is not None:
+            part.annotations.append(out.value.get("annotation"))
         self.step((), out)
 
     # -- the end of an item -------------------------------------------------------------------------------------------
 
     def _item_done(self, out: Out, place: int) -> None:
-        given, item = out.value.get("item"), self._items.get(place)
-        if not is_object(given) or not isinstance(given.get("type"), str):
-            self.withhold(out, "item_null")
-            return
+        given, item = out.value["item"], self._items.get(place)
         if item is not None and item.split:
             if not item.ended:
                 self._close(item, "item_split")
@@ -482,8 +396,7 @@ class Output:
             self.withhold(out, "done_repeated")
             return
         if item is None or item.ended:
-            value = frame_value(ADDED, output_index=place, item=begun(given))
-            item = self._begin(named(self.n, value, "item_supplied"), place, value["item"])
+            item = self._supply_item(place, given)
         if item.silent:
             self._introduce(item, given)
         if item.silent:
@@ -494,16 +407,17 @@ class Output:
 
     def _introduce(self, item: Item, given: dict[str, Any]) -> None:
         """Begin a call whose name came with its end (Q17)."""
-        name, call_id, part = given.get("name"), given.get("call_id"), item.part
-        if not (isinstance(name, str) and name) or part is None:
+        call_id, part = given.get("call_id"), item.part
+        if not as_text(given.get("name")) or part is None:
             return
-        item.silent, item.value = False, {**item.value, "name": name}
+        item.silent, item.value = False, {**item.value, "name": given["name"]}
         if isinstance(call_id, str) and call_id and call_id not in self._call_ids:
             item.value = {**item.value, "call_id": call_id}
             self._call_ids.add(call_id)
-            self._by_id.setdefault(_call_key(item.value), item)
-        value = frame_value(ADDED, output_index=item.place, item=item.value)
-        self._announce(named(self.n, value, "item_supplied"), item)
+            self._note(item, item.value)
+        self._announce(
+            named(self.n, frame_value(ADDED, output_index=item.place, item=item.value), "item_supplied"), item
+        )
         text, part.pieces = part.text, []
         if text:
             self._say(item, part, text)
@@ -511,27 +425,21 @@ class Output:
     def _complete(self, out: Out, item: Item) -> None:
         """Make the item of a done event and its streamed parts the same."""
         given: dict[str, Any] = out.value["item"]
-        edits = [Edit("item_id", ("item",), "id", item.id)] if given.get("id") != item.id else []
-        if item.value.get("call_id") not in (None, given.get("call_id")):
-            edits.append(Edit("call_id", ("item",), "call_id", item.value["call_id"]))
-        for key in (given.get("id"), _call_key(given)):
-            if isinstance(key, str) and key:
-                self._by_id.setdefault(key, item)
-        out.edit(edits)
+        self._note(item, given)
+        out.edit(item.ids(given, ("item",)))
         part = item.part
-        if part is not None and part.kind is not None:
-            path: Path = ("item",)
-            if part.kind.list:
-                elements = as_list(given.get(part.kind.list))
-                path = ("item", part.kind.list, part.index) if is_object(_at(elements, part.index)) else ()
-            if path:
-                self._fill(out, item, part, path, part.kind.member)
+        if part is not None and part.kind.member:
+            elements = as_list(given.get(part.kind.list))[part.index :] if part.kind.list else [given]
+            if elements and is_object(elements[0]):
+                path = ("item", part.kind.list, part.index) if part.kind.list else ("item",)
+                self._fill(out, item, part, elements[0], path)
         if item.number is None or item.type != "function_call" or out.value["item"]["arguments"]:
             self._supply(item, item.closing_part(), "part_closed")
-        for name in item.lists:
-            for element in as_list(given.get(name))[len(item.lists[name]) :]:
-                self._supply_part(item, name, as_object(element), ends=True)
-        filled = [name for name, parts in item.lists.items() if parts and not as_list(given.get(name))]
+        for name, parts in item.lists.items():
+            for element in map(as_object, as_list(given.get(name))[len(parts) :]):
+                kind = frames.kind_of(element, name, item.type)
+                self._supply(item, item.frames(kind, element).needed(kind), "part_supplied")
+        filled = [name for name, parts in item.lists.items() if name and parts and not as_list(given.get(name))]
         out.edit([Edit("text_missing", ("item",), name, item.whole("")[name]) for name in filled])
 
     def _end(self, out: Out, item: Item) -> None:
@@ -540,12 +448,12 @@ class Output:
         item.take(out.value)
         self.open, n = None, out.n
         if item.number is not None:
-            if item.type not in ("function_call", "custom_tool_call"):
+            if item.type not in frames.OF_ITEM:
                 text = dumps(given.get(CLIENT_CALLS[item.type][0])).decode()
                 self.step([model.ToolArgumentsDelta(n=n, choice=0, call=item.number, text=text)])
             if given.get("status") == "incomplete":
                 self.withhold(out, "cut_call_stop")  # some clients would run the call
-            elif item.type == "function_call" and not _is_json(given["arguments"]):
+            elif item.type == "function_call" and _json(given["arguments"]) is ABSENT:
                 self._doubt = item, out, item.number
             else:
                 self._hand_over(out, item, item.number)
@@ -564,10 +472,10 @@ class Output:
 
     def _hand_over(self, out: Out, item: Item, number: int) -> None:
         if item.type == "function_call" and not out.value["item"]["arguments"]:  # Q25
-            frames = part_frames(item.id, item.place, OF_PART[item.type], 0, {"arguments": "{}"})
+            due = item.frames(frames.OF_ITEM[item.type], {"arguments": "{}"}, 0)
             text = model.ToolArgumentsDelta(n=out.n, choice=0, call=number, text="{}")
-            self.step((text,), named(out.n, frames[0], "arguments_empty"), delivers=True)
-            self.step((), named(out.n, frames[1], "arguments_empty"))
+            self.step((text,), named(out.n, due.delta, "arguments_empty"), delivers=True)
+            self.step((), named(out.n, due.done, "arguments_empty"))
             out.edit([Edit("arguments_empty", ("item",), "arguments", "{}")])
         complete = model.ToolArgumentsComplete(n=out.n, choice=0, call=number)
         item.value = out.value["item"]
@@ -587,15 +495,14 @@ class Output:
 
     def lose(self) -> None:
         """Withhold what waits for the end of a call, since that will not come; report the calls among it."""
-        for outs in self._queue.values():
-            for out in outs:
-                item = as_object(out.value.get("item"))
-                name = item.get("name") or CLIENT_CALLS.get(str(item.get("type")), ("", ""))[1]
-                if out.value["type"] == ADDED and is_client_call(item) and isinstance(name, str) and name:
-                    call_id = str(item.get("call_id") or f"call_{self._stream}_{self.calls}")
-                    number, self.calls = self.calls, self.calls + 1
-                    self.step([model.ToolCallStarted(n=out.n, choice=0, call=number, id=call_id, name=name)])
-                self.withhold(out, "waiting_lost")
+        for out in (out for outs in self._queue.values() for out in outs):
+            item = as_object(out.value.get("item"))
+            name = item.get("name") or CLIENT_CALLS.get(str(item.get("type")), ("", ""))[1]
+            if out.value["type"] == ADDED and frames.is_client_call(item) and isinstance(name, str) and name:
+                call_id = str(item.get("call_id") or f"call_{self._stream}_{self.calls}")
+                number, self.calls = self.calls, self.calls + 1
+                self.step([model.ToolCallStarted(n=out.n, choice=0, call=number, id=call_id, name=name)])
+            self.withhold(out, "waiting_lost")
         self._queue.clear()
 
     def close(self, output: Sequence[dict[str, Any]], *, whole: bool) -> None:
@@ -611,7 +518,7 @@ class Output:
                 self._close_call(self.open, output, whole=whole)
             self._advance()
         for given, known in zip(output, self.known(output), strict=True):
-            cut = not whole and is_client_call(given) and given.get("status") != "completed"
+            cut = not whole and frames.is_client_call(given) and given.get("status") != "completed"
             if isinstance(given.get("type"), str) and known is None and not cut:
                 place = self._fresh_place
                 value = frame_value(DONE, output_index=place, item=given)
@@ -620,11 +527,10 @@ class Output:
 
     def _close_call(self, item: Item, output: Sequence[dict[str, Any]], *, whole: bool) -> None:
         """End a call from the last frame, or, if the answer is whole, from its own arguments."""
-        keys = [key for key in (item.id, _call_key(item.value)) if key]
-        known = [one for one in output if one.get("id") in keys or _call_key(one) in keys]
+        keys = {*_keys(item.value)}
+        given = next((one for one in output if keys & {*_keys(one)}), None)
         text, said = ("", False) if item.part is None else (item.part.text, item.part.said)
-        complete = item.number is None or said or (text.lstrip()[:1] == "{" and _is_json(text))
-        given = known[0] if known else None
+        complete = item.number is None or said or (text.lstrip()[:1] == "{" and _json(text) is not ABSENT)
         if given is None and whole and complete:
             given = item.whole("completed")
         if given is not None and (whole or given.get("status") != "incomplete"):
@@ -642,38 +548,30 @@ class Output:
 
         hermes-agent gives them no ids, and another order than its frames had: then it is the first of its type.
         """
-        came = [item for item in self.order if item.came]
-        rows: dict[str, deque[Item]] = {}
-        for item in came:
-            rows.setdefault(item.type, deque()).append(item)
         found: list[Item | None] = []
-        taken = set[Item | None]()
+        for given in output:
+            items = [self._by_id[key] for key in _keys(given) if key in self._by_id]
+            found.append(next((item for item in items if item.type == given.get("type")), None))
+        taken, free = {*found}, dict[str, list[Item]]()
         for number, given in enumerate(output):
-            here = came[number] if number < len(came) else None
-            keys = (given.get("id"), _call_key(given))
-            items = [self._by_id[key] for key in keys if isinstance(key, str) and key in self._by_id]
-            candidates = [item for item in (*items, here) if item is not None and item.type == given.get("type")]
-            if not candidates and not given.get("id"):
-                row = rows.get(as_text(given.get("type")), deque[Item]())
-                while row and row[0] in taken:
-                    row.popleft()
-                candidates = [row[0]] if row else []
-            found.append(candidates[0] if candidates else None)
-            taken.add(found[-1])
+            here = self.order[number] if len(self.order) == len(output) else self._items.get(number)
+            if found[number] is None and here not in taken and here is not None and here.type == given.get("type"):
+                found[number] = here
+                taken.add(here)
+        for item in reversed(self.order):
+            if item not in taken:
+                free.setdefault(item.type, []).append(item)
+        for number, given in enumerate(output):
+            if found[number] is None and not given.get("id") and (row := free.get(as_text(given.get("type")))):
+                found[number] = row.pop()
         return found
 
 
-def _at(elements: Sequence[Any], index: int) -> Any:
-    return elements[index] if index < len(elements) else None
+def _keys(item: Mapping[str, Any]) -> list[str]:
+    """Return by what an item is known: its id, and that of its call."""
+    call_id = f"{item.get('type')}:{item['call_id']}" if item.get("call_id") else ""
+    return [key for key in (item.get("id"), call_id) if isinstance(key, str) and key]
 
 
-def _call_key(item: Mapping[str, Any]) -> str:
-    return f"{item.get('type')}:{item['call_id']}" if item.get("call_id") else ""
-
-
-def _is_json(text: Any) -> bool:
-    return isinstance(text, str) and parse(text.encode("utf-8", "replace")) is not ABSENT
-
-
-def _same_json(one: str, other: str) -> bool:
-    return _is_json(one) and parse(one.encode("utf-8", "replace")) == parse(other.encode("utf-8", "replace"))
+def _json(text: Any) -> Any:
+    return parse(text.encode("utf-8", "replace")) if isinstance(text, str) else ABSENT

@@ -1,50 +1,45 @@
 """The parts of one Responses event, and the words of the protocol."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from ..core.json_text import as_object
 from ..core.places import CallPiece, Part, Words
+from .frames import ADDED, ENDS, OF_ITEM
 
 __all__ = ["ResponsesPlaces"]
 
-_ENDS: Final = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
-_ARGUMENTS: Final = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
-
-_WORDS: Final = Words(
-    path="/responses",
-    conversation=MappingProxyType({"input": "item"}),
-    surroundings=frozenset({"instructions"}),
-    stored=frozenset({"previous_response_id", "item_reference"}),
-    ids=frozenset({"call_id", "id", "item_id", "previous_response_id"}),
-    id_prefixes=(
-        *("resp_", "msg_", "rs_", "fc_", "ctc_", "call_", "ws_", "fs_", "ci_", "cu_", "ig_", "lsh_"),
-        *("mcp_", "mcpl_", "mcpr_"),
-    ),
-    result_ids=("call_id",),
-    proofs=frozenset({"encrypted_content"}),
-    indexes=frozenset({"content_index", "output_index", "summary_index"}),
-    repeated=frozenset({"call_id", "created_at", "item_id", "response_id"}),
-    continued=MappingProxyType(
-        {
-            (b'"response.content_part"', ("part", "text")): (b'"response.output_text"', ("delta",)),
-            (b'"response.content_part"', ("part", "refusal")): (b'"response.refusal"', ("delta",)),
-            (b'"response.reasoning_summary_part"', ("part", "text")): (
-                b'"response.reasoning_summary_text"',
-                ("delta",),
-            ),
-            (b'"response.output_item"', ("item", "arguments")): (b'"response.function_call_arguments"', ("delta",)),
-            (b'"response.output_item"', ("item", "input")): (b'"response.custom_tool_call_input"', ("delta",)),
-        }
-    ),
-)
+_ENDS: Final = (*ENDS, "response.cancelled", "response.done")
 
 
 class ResponsesPlaces:
     """The parts of Responses events."""
 
-    words = _WORDS
+    words = Words(
+        path="/responses",
+        conversation={"input": "item"},
+        surroundings=frozenset({"instructions"}),
+        stored=frozenset({"previous_response_id", "item_reference"}),
+        ids=frozenset({"call_id", "id", "item_id", "previous_response_id"}),
+        id_prefixes=(
+            *("resp_", "msg_", "rs_", "fc_", "ctc_", "call_", "ws_", "fs_", "ci_", "cu_", "ig_", "lsh_"),
+            *("mcp_", "mcpl_", "mcpr_"),
+        ),
+        result_ids=("call_id",),
+        proofs=frozenset({"encrypted_content"}),
+        indexes=frozenset({"content_index", "output_index", "summary_index"}),
+        repeated=frozenset({"call_id", "created_at", "item_id", "response_id"}),
+        continued={
+            (b'"response.%b"' % begun, path): (b'"response.%b"' % text, ("delta",))
+            for begun, path, text in (
+                (b"content_part", ("part", "text"), b"output_text"),
+                (b"content_part", ("part", "refusal"), b"refusal"),
+                (b"reasoning_summary_part", ("part", "text"), b"reasoning_summary_text"),
+                (b"output_item", ("item", "arguments"), b"function_call_arguments"),
+                (b"output_item", ("item", "input"), b"custom_tool_call_input"),
+            )
+        },
+    )
 
     def known(self, value: Mapping[str, Any]) -> bool:
         kind = value.get("type")
@@ -58,10 +53,10 @@ class ResponsesPlaces:
 
     def calls(self, value: Mapping[str, Any]) -> Iterator[CallPiece]:
         kind, key, delta = value.get("type"), repr(value.get("output_index")), value.get("delta")
-        if kind == "response.output_item.added":
+        if kind == ADDED:
             name = as_object(value.get("item")).get("name")
             yield CallPiece(key, name if isinstance(name, str) else "", "")
-        elif kind in _ARGUMENTS and isinstance(delta, str):
+        elif kind in (OF_ITEM["function_call"].delta, OF_ITEM["custom_tool_call"].delta) and isinstance(delta, str):
             yield CallPiece(key, "", delta)
 
     def shortened(self, value: Mapping[str, Any], piece: CallPiece, length: int) -> dict[str, Any]:

@@ -11,16 +11,10 @@ __all__ = ["frames_of", "whole"]
 
 def frames_of(response: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the frames of a whole response, which is complete or cut by a limit."""
-    start = {"status": "in_progress", "completed_at": None, "error": None, "incomplete_details": None, "usage": None}
-    begun: dict[str, Any] = {
-        **response,
-        **{key: value for key, value in start.items() if key in response},
-        "output": [],
-    }
+    start = {**dict.fromkeys(("completed_at", "error", "incomplete_details", "usage")), "status": "in_progress"}
+    begun = {**response, **{key: value for key, value in start.items() if key in response}, "output": list[Any]()}
     frames = [frame_value(CREATED, response=begun), frame_value(IN_PROGRESS, response=begun)]
-    items: list[Any] = [
-        item for item in as_list(response.get("output")) if isinstance(as_object(item).get("type"), str)
-    ]
+    items = [item for item in map(as_object, as_list(response.get("output"))) if isinstance(item.get("type"), str)]
     for place, item in enumerate(items):
         frames += item_frames(item, place)
     kind = INCOMPLETE if response.get("status") == "incomplete" else COMPLETED

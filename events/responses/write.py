@@ -8,33 +8,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..core.json_text import as_list, as_object, as_text, dumps, is_object
+from ..core.json_text import ABSENT, as_list, as_object, as_text, dumps
 from ..emission.dialect import NO_CALL, Context, Held, Split, Step
 from ..emission.frames import Edit, Out, Styles
 from ..emission.words import KEEPALIVE, PROGRESS_EVENT, dropped_tools, late_warning, warning
 from ..folds.wire import Call
-from .frames import (
-    ADDED,
-    CREATED,
-    DONE,
-    ENDS,
-    FAILED,
-    IN_PROGRESS,
-    INCOMPLETE,
-    NO_USAGE,
-    PLACED,
-    frame_value,
-    is_client_call,
-    item_frames,
-    named,
-    response_object,
-    says,
-)
-from .items import TEXTS, Item
+from . import frames
+from .frames import ADDED, CREATED, DONE, FAILED, PLACED, Item, frame_value, named
 
 __all__ = ["ResponsesWriter"]
 
 _KEEPALIVE: Final = "keepalive"
+#: The repairs that are a last frame of ours, but for failures.
+_CLOSINGS: Final = frozenset({"done_supplied", "warn_finish"})
 #: Where a number is in a payload; a quote in a string is escaped.
 _NUMBERS: Final[Mapping[str, re.Pattern[bytes]]] = {
     key: re.compile(rb'"%b"\s*+:\s*+(-?\d++)' % key.encode()) for key in ("sequence_number", "output_index")
@@ -50,12 +36,12 @@ class ResponsesWriter:
         self._styles = Styles()
         #: No client may get another event before the first one.
         self.opens = context.opened == 0
-        #: The stream has its first frame, perhaps not yet encoded.
+        #: The stream has a first frame, perhaps not yet encoded.
         self._begun = context.opened > 0
         self.number: int | None = context.opened
         self._place = -1
         #: What our last frame repeats of the response.
-        self._response = response_object(f"resp_{context.stream_id}", context.created, context.facts.model)
+        self._response = frames.response_object(f"resp_{context.stream_id}", context.created, context.facts.model)
         #: The items whose last frame was sent, and those of them that are our warnings.
         self._done: list[dict[str, Any]] = []
         self._warned: list[dict[str, Any]] = []
@@ -63,21 +49,17 @@ class ResponsesWriter:
         self._text: Item | None = None
         #: The id of the call that the client has seen last, if no other item followed.
         self._open_call = ""
+        self._delivers = False
         self._follows = context.settings.on_partial != "error"
-        self._added = 0
         #: Frames wait for a finish; the number of the call that they belong to.
         self._holding = False
         self._held_call = NO_CALL
-        #: Our own last frame.
-        self._closing: Out | None = None
 
     # -- frames that came ---------------------------------------------------------------------------------------------
 
     def write(self, step: Step) -> Out | None:
-        """Return the frame of a step."""
-        out = step.out
-        if out is not None and not self._begun and is_object(out.value) and out.value["type"] == CREATED:
-            self._begun = True
+        out, self._delivers = step.out, step.delivers
+        self._begun |= out is not None
         if self._follows and out is not None and not self._settings.held:
             self._follow(out.value)
         return out
@@ -86,9 +68,8 @@ class ResponsesWriter:
         """Follow the message or thought that is open."""
         kind = value["type"]
         if kind == ADDED:
-            self._text = Item(self._added, value["item"], came=True) if value["item"]["type"] in TEXTS else None
-            self._open_call = value["item"].get("call_id", "") if is_client_call(value["item"]) else ""
-            self._added += 1
+            self._text = Item(0, value["item"]) if value["item"]["type"] in frames.TEXTS else None
+            self._open_call = value["item"].get("call_id", "") if frames.is_client_call(value["item"]) else ""
         elif self._text is not None and kind in PLACED:
             self._text.take(value)
             if self._text.ended:
@@ -100,14 +81,14 @@ class ResponsesWriter:
         kind = value["type"]
         item = as_object(value.get("item"))
         whole = self._settings.on_partial == "warn"
-        if (kind == (ADDED if whole else DONE) and is_client_call(item)) or (self._holding and kind == ADDED):
+        if (kind == (ADDED if whole else DONE) and frames.is_client_call(item)) or (self._holding and kind == ADDED):
             number = self._number_of(item)
             self._holding = self._holding or number != NO_CALL
             self._held_call = number
         if not self._holding:
             if self._follows:
                 self._follow(value)
-            return Split(out, (), says(value))
+            return Split(out, (), self._delivers)
         held = Held(0, self._held_call, out, closes=kind == DONE and self._held_call != NO_CALL)
         if kind == DONE:
             self._held_call = NO_CALL
@@ -115,7 +96,7 @@ class ResponsesWriter:
 
     def _number_of(self, item: dict[str, Any]) -> int:
         """Return the number of the call of an item."""
-        calls = self._context.live.choice(0).calls if is_client_call(item) else {}
+        calls = self._context.live.choice(0).calls if frames.is_client_call(item) else {}
         return next((number for number, call in calls.items() if call.id == item.get("call_id")), NO_CALL)
 
     def withhold_finish(self, out: Out, choices: set[int]) -> None:
@@ -131,71 +112,66 @@ class ResponsesWriter:
             self._place += 1
         elif kind == DONE:
             self._done.append(value["item"])
-        elif kind in ENDS:
+        elif kind in frames.ENDS:
             self._settle_output(out)
-        elif kind in (CREATED, IN_PROGRESS):
+        elif kind in (CREATED, frames.IN_PROGRESS):
             self.opens = False
             self._response = out.value["response"]
-        number, place = self.number or 0, self._place if kind in PLACED else None
+        number = self.number or 0
         self.number = number + 1
+        due = {"sequence_number": number, **({"output_index": self._place} if kind in PLACED else {})}
         if out.payload is None:
-            out.value = {**out.value, "sequence_number": number, **({} if place is None else {"output_index": place})}
-        elif value.get("sequence_number") != number or (place is not None and value.get("output_index") != place):
-            return self._renumbered(out, number, place)
+            out.value = {**out.value, **due}
+        elif any(value.get(key) != new for key, new in due.items()):
+            return self._renumbered(out, due)
         return out.encode(self._styles, self._context.ledger)
 
-    def _renumbered(self, out: Out, number: int, place: int | None) -> bytes:
+    def _renumbered(self, out: Out, due: Mapping[str, int]) -> bytes:
         """Return the bytes of a frame that came with other numbers; only these are written again."""
-        value, raw = out.value, out.raw
-        due = {"sequence_number": number} if place is None else {"sequence_number": number, "output_index": place}
-        edits = [Edit("renumbered", (), key, new) for key, new in due.items() if value.get(key) != new]
-        for edit in edits if raw is not None else ():
-            found = [*_NUMBERS[str(edit.key)].finditer(raw or b"")]
-            if len(found) != 1 or type(value.get(edit.key)) is not int:
-                raw = None
-                break
-            start, end = found[0].span(1)
-            raw = b"%b%d%b" % ((raw or b"")[:start], edit.after, (raw or b"")[end:])
-        if raw is None:
+        value, raw = out.value, out.raw or b""
+        edits = [
+            Edit("renumbered", (), key, new, value.get(key, ABSENT))
+            for key, new in due.items()
+            if value.get(key) != new
+        ]
+        for edit in edits:
+            found = [*_NUMBERS[str(edit.key)].finditer(raw)] if type(edit.before) is int else []
+            start, end = found[0].span(1) if len(found) == 1 else (0, 0)
+            raw = b"%b%d%b" % (raw[:start], edit.after, raw[end:]) if end else b""
+        if not raw:
             out.event = value["type"].encode()
             out.edit(edits)
             return out.encode(self._styles, self._context.ledger)
-        out.changes = [edit._replace(before=value[edit.key]) for edit in edits]
-        for edit in out.changes:
+        out.changes = edits
+        for edit in edits:
             self._context.ledger.enter(out.n, *edit)
         return raw
 
     def _settle_output(self, out: Out) -> None:
         """Write the items that the client has into the response of the last frame."""
         response: dict[str, Any] = out.value["response"]
-        if out is self._closing:
+        ours, given = out.payload is None, as_list(response.get("output"))
+        if ours and (out.value["type"] == FAILED or out.repair in _CLOSINGS):
             out.value = {**out.value, "response": {**self._response, **response, "output": self._done}}
             return
-        given: list[Any] = as_list(response.get("output"))
-        ours = out.payload is None  # it names items whose frames may be held, and none that a warning has ended
-        output = [*self._done] if ours and out.value["type"] == FAILED else [*given, *self._warned]
-        if self._settings.held:
+        output = [*given, *self._warned]
+        if self._settings.held:  # it may name items that are held
             sent = {as_text(item.get("id")) for item in self._done}
-            output = [item for item in output if as_text(item.get("id")) in sent or not (ours or is_client_call(item))]
-        if output == given:
-            return
-        if out.payload is None:
-            out.value = {**out.value, "response": {**response, "output": output}}
-        else:
+            output = [
+                item for item in output if as_text(item.get("id")) in sent or not (ours or frames.is_client_call(item))
+            ]
+        if output != given:
             out.edit([Edit("output_rebuilt", ("response",), "output", output)])
 
     # -- frames of ours -----------------------------------------------------------------------------------------------
 
     def card(self, n: int, choice: int, said: dict[str, Any]) -> Out:  # noqa: ARG002 - there is one answer
-        """Return a lifecycle frame."""
         return Out(n, frame_value(_KEEPALIVE, **said), repair="lifecycle", event=PROGRESS_EVENT)
 
-    def introduce(self, out: Out) -> list[Out]:  # noqa: ARG002 - nothing must come first
-        """Return no frames: no frame of this protocol needs another one before it."""
+    def introduce(self, out: Out) -> list[Out]:  # noqa: ARG002 - no frame of this protocol needs another one before it
         return []
 
-    def tail(self) -> list[Out]:
-        """Return no frames: usage is in the last one."""
+    def tail(self) -> list[Out]:  # usage is in the last frame
         return []
 
     def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]:
@@ -210,14 +186,13 @@ class ResponsesWriter:
         item_id = f"msg_{self._context.stream_id}_warning_{len(self._warned)}"
         item = {"id": item_id, "type": "message", "status": "completed", "role": "assistant", "content": [part]}
         self._warned.append(item)
-        return [*self._closed_text(n), *(named(n, value, "warning_text") for value in item_frames(item, 0))]
+        return [*self._closed_text(n), *(named(n, value, "warning_text") for value in frames.item_frames(item, 0))]
 
     def _closed_text(self, n: int) -> list[Out]:
         text, self._text = self._text, None
         return [] if text is None else [named(n, value, "item_closed") for value in text.closing("incomplete")]
 
     def http_error(self, out: Out) -> bytes:
-        """Return the body of an HTTP error."""
         error = as_object(as_object(out.value.get("response")).get("error"))
         kind = error.get("type") or "server_error"
         body = {"message": error.get("message", ""), "type": kind, "param": error.get("param"), **error}
@@ -228,8 +203,7 @@ class ResponsesWriter:
         return Out(n, raw=KEEPALIVE) if self.opens else named(n, frame_value(_KEEPALIVE), "keepalive")
 
     def done(self, n: int) -> Out:
-        """Return the last frame of a whole answer."""
-        return self._last(n, frame_value("response.completed", response={"status": "completed"}), "done_supplied")
+        return named(n, frame_value("response.completed", response={"status": "completed"}), "done_supplied")
 
     def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:  # noqa: ARG002
         """Return a `response.incomplete`, or a `response.failed` that names the tools that were lost."""
@@ -240,15 +214,11 @@ class ResponsesWriter:
             opening = [named(n, frame_value(CREATED, response=self._response), "created_supplied")]
         if self._settings.on_partial == "warn" and not late:
             details = {"reason": "max_output_tokens"}
-            response = {"status": "incomplete", "incomplete_details": details, "usage": dict(NO_USAGE)}
-            value = frame_value(INCOMPLETE, response=response)
-            return [*opening, *self._closed_text(n), self._last(n, value, "warn_finish")]
+            response = {"status": "incomplete", "incomplete_details": details, "usage": dict(frames.NO_USAGE)}
+            value = frame_value(frames.INCOMPLETE, response=response)
+            return [*opening, *self._closed_text(n), named(n, value, "warn_finish")]
         kind = code if code == "malformed_call" else "stream_truncated"
         text = late_warning(code, lost, late, facts)
         error = {"code": kind, "message": text, "dropped_tools": dropped_tools([*late, *lost], facts)}
         value = frame_value(FAILED, response={"status": "failed", "error": error})
-        return [*opening, self._last(n, value, "error_frame")]
-
-    def _last(self, n: int, value: dict[str, Any], repair: str) -> Out:
-        self._closing = named(n, value, repair)
-        return self._closing
+        return [*opening, named(n, value, "error_frame")]

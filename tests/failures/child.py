@@ -17,7 +17,7 @@ from tests.support.house import HEAD, post, role, text
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Reader
 
-COMMAND: Final = [sys.executable, "-m", "wiretape.proxy.cli.main"]
+COMMAND: Final = [sys.executable, "-m", "wiretape"]
 
 
 class Child:

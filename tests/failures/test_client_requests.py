@@ -498,7 +498,6 @@ PASSING: Final = {
     "X-Request-Id": "r1",
     "Idempotency-Key": "i1",
     "X-Custom": "a, b",
-    "Traceparent": "00-1-2-03",
 }
 NEVER: Final = {
     "Keep-Alive": "timeout=5",
@@ -516,6 +515,9 @@ NEVER: Final = {
     "X-Wiretape-Anything": "x",
     "X-Hop": "named by Connection",
     "Accept-Encoding": "gzip",
+    "Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "Tracestate": "a=b",
+    "Baggage": "user=alice",
 }
 
 

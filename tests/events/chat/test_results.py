@@ -7,12 +7,13 @@ import pytest
 
 from tests.events.chat.rows import tools
 from tests.support.chat import DONE, Run, begin, call, call_entry, finish, frame, run, tape, text, tool_calls
-from wiretape.events.chat.request import LEGACY_ID, facts, results_in, unsealed, unstreamed
+from wiretape.events.chat.request import LEGACY_ID, facts, results_in, unsealed
 from wiretape.events.core.json_text import ABSENT, dumps, parse
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.core.model import ToolResultSeen
 from wiretape.events.core.results import Result, Results
 from wiretape.events.core.settings import Facts
+from wiretape.events.dialects import CHAT
 from wiretape.events.emission.words import preview
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
@@ -316,7 +317,7 @@ def test_a_junk_count_of_answers_is_unknown(junk: Any) -> None:
 
 def test_request_for_a_whole_answer_asks_for_no_stream() -> None:
     asked = b'{"stream":true, "stream_options":{"include_usage":true},"model":"m"}'
-    assert parse(unstreamed(asked)) == {"stream": False, "model": "m"}
+    assert parse(CHAT.unstreamed(asked)) == {"stream": False, "model": "m"}
 
 
 @pytest.mark.parametrize("details", [[], [{"data": "x"}], [{"data": "wt1.e30="}, {"data": "x"}], "wt1.", None], ids=str)

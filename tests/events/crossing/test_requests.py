@@ -6,13 +6,14 @@ import pytest
 
 from tests.events.crossing.asking import PAIRS, assistant, chat, crossed, messages, responses, user
 from wiretape.events.core.errors import RequestError
-from wiretape.events.core.json_text import dumps
+from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.crossing.envelope import seal
 from wiretape.events.crossing.request import Options
-from wiretape.events.messages.ask import sealed_blocks
+from wiretape.events.dialects import DIALECTS
 from wiretape.events.responses.ask import earlier, sealed_items
-from wiretape.events.responses.earlier import CONTINUED, continues, is_kept, referenced, stream_of, with_items
+from wiretape.events.responses.dialect import Responses
 
+RESPONSES: Final = Responses()
 SCHEMA: Final = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}
 UNPARSED: Final = "__unparsedToolInput"
 IMAGE_URL: Final = "data:image/png;base64,aGk="
@@ -263,7 +264,8 @@ def test_sealed_thoughts_of_a_request_are_found_for_an_upstream_of_the_same_dial
     assert sealed_items(responses(user(), item, {**item, "encrypted_content": "of OpenAI"})) == [1]
     blocks = [{"type": "thinking", "thinking": "", "signature": sealed}, {"type": "redacted_thinking", "data": sealed}]
     mine = {"type": "thinking", "thinking": "", "signature": "c2ln"}
-    assert sealed_blocks(messages(user(), assistant([mine, *blocks]), user())) == [(1, 1), (1, 2)]
+    unsealed = DIALECTS["messages"].unsealed(dumps(messages(user(), assistant([mine, *blocks]), user())))
+    assert parse(unsealed) == messages(user(), assistant([mine]), user())
 
 
 def test_previous_turns_come_before_those_of_the_request() -> None:
@@ -281,16 +283,29 @@ def test_previous_turns_come_before_those_of_the_request() -> None:
 def test_items_that_a_request_names_take_the_place_of_their_names() -> None:
     names: list[dict[str, Any]] = [{"type": "item_reference", "id": name} for name in ("msg_01ab-c_0", "rs_0a1b", "")]
     body = responses(user(), *names, {"type": "item_reference"})
-    assert referenced(body) == {"msg_01ab-c_0": "resp_01ab-c"}
+    assert RESPONSES.referenced(body) == {"msg_01ab-c_0": "resp_01ab-c"}
     item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
-    assert with_items(body, {"msg_01ab-c_0": item})["input"] == [user(), item, *names[1:], {"type": "item_reference"}]
-    assert with_items({"input": "x"}, {}) == {"input": "x"}
+    assert RESPONSES.with_items(body, {"msg_01ab-c_0": item})["input"] == [
+        user(),
+        item,
+        *names[1:],
+        {"type": "item_reference"},
+    ]
+    assert RESPONSES.with_items({"input": "x"}, {}) == {"input": "x"}
 
 
 def test_response_of_ours_is_known_by_its_id() -> None:
-    assert (stream_of("resp_01ab-c"), stream_of("resp_0a_b"), stream_of("")) == ("01ab-c", "", "")
-    assert (continues({CONTINUED: "resp_1"}), continues({CONTINUED: 1}), continues({})) == ("resp_1", "", "")
-    assert [is_kept(body) for body in ({}, {"store": True}, {"store": False})] == [True, True, False]
+    assert (RESPONSES.stream_of("resp_01ab-c"), RESPONSES.stream_of("resp_0a_b"), RESPONSES.stream_of("")) == (
+        "01ab-c",
+        "",
+        "",
+    )
+    assert (
+        RESPONSES.continues({RESPONSES.continued: "resp_1"}),
+        RESPONSES.continues({RESPONSES.continued: 1}),
+        RESPONSES.continues({}),
+    ) == ("resp_1", "", "")
+    assert [RESPONSES.is_kept(body) for body in ({}, {"store": True}, {"store": False})] == [True, True, False]
 
 
 @pytest.mark.parametrize(

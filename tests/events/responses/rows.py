@@ -169,6 +169,18 @@ ROWS: Final = [
         calls=RAN,
     ),
     Row(
+        id="Q110 an item that is only in the last frame is no other one that has its place",
+        came=[*OPENING, *call("{}", index=1, number=2), completed(call_item("{}"), call_item("{}", 2))],
+        sent=[
+            *OPENING,
+            *call("{}", index=0, number=2),
+            *call("{}", index=1),
+            completed(call_item("{}", 2), call_item("{}")),
+        ],
+        repairs=("item_supplied", "delta_supplied", "part_closed", "item_done_supplied", "output_rebuilt"),
+        calls=(("call_2", "f", "{}", "running"), ("call_1", "f", "{}", "running")),
+    ),
+    Row(
         id="Q111 an item keeps its first id",
         came=[
             *OPENING,

@@ -375,6 +375,7 @@ def test_part_of_an_unknown_type_passes() -> None:
     assert result.sent == stream(*OPENING, *frames, completed(item))
     answer = response("completed", [item])
     assert run(tape([dumps(answer)], dialect="responses", body=True)).ended.ending == "completed"
+    assert kinds(played(stream(*OPENING, HI[0], done(item), completed(item)))).count("content_part.added") == 2
     unended = played(stream(*OPENING, *frames[:2], *frames[3:], completed(item)))
     assert unended.sent[4].startswith(b"event: response.content_part.done")
 
@@ -512,6 +513,15 @@ def test_items_of_the_last_output_without_ids_are_those_that_are_left() -> None:
         first["id"],
         "msg_2",
     ]
+
+
+def test_call_that_is_only_in_the_last_output_is_sent_although_a_later_one_came() -> None:
+    """A stream whose first frames were lost, so that its only item has the place of another one in the output."""
+    first, second = call_item("{}"), call_item("{}", 2)
+    for frames in (call("{}", index=1, number=2), call("{}", index=1, number=2)[2:]):
+        assert sent_items(*frames, completed(first, second)) == [second, first]
+    renamed = {**second, "id": "fc_9", "call_id": "call_9"}
+    assert sent_items(*call("{}", index=1, number=2), completed(first, renamed)) == [second, first]
 
 
 def test_frames_with_two_numbers_are_read_one_by_one() -> None:

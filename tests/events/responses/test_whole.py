@@ -63,6 +63,14 @@ def test_whole_answer_becomes_a_stream() -> None:
     assert values(result)[-1]["response"] == ANSWER
 
 
+def test_items_without_ids_of_a_whole_answer_are_sent_once() -> None:
+    """hermes-agent gives its items none; each was sent again at the end."""
+    bare = {key: member for key, member in message_item("hi").items() if key != "id"}
+    result = body(response("completed", [bare]))
+    assert kinds(result).count("output_text.delta") == 1
+    assert values(result)[-1]["response"]["output"] == [{**bare, "id": "msg_s1_0"}]
+
+
 def test_whole_answer_in_a_frame_becomes_a_stream() -> None:
     result = played([b"data: %b\n\n" % dumps(ANSWER)], tool_events=False)
     assert values(result) == numbered(*frames_of(ANSWER))
@@ -111,7 +119,7 @@ def test_body_that_was_cut_is_a_cut() -> None:
 
 
 def test_body_of_too_many_values_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiretape.events.responses.repair.JSON_VALUES_MAX", 5)
+    monkeypatch.setattr("wiretape.events.core.limits.JSON_VALUES_MAX", 5)
     assert body(b'{"output":[1,2,3,4,5,6').ended.ending == "limit"
 
 

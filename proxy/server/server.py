@@ -26,7 +26,7 @@ from ..limits import (
 from .asgi import App, Reaper, ServerSettings
 from .connection import ClientSocket, Connection
 
-__all__ = ["BindError", "Server", "listening", "serve"]
+__all__ = ["BindError", "Server", "listening", "prepared", "serve"]
 
 #: An address of the host that this machine lacks, as `localhost` has in a container without IPv6; the others serve.
 _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -59,12 +59,17 @@ def listening(host: str, port: int) -> list[socket.socket]:
         for sock in opened:
             sock.close()
         why = os.strerror(failed.errno) if failed.errno else failed
+        why = f"{why}. Choose another port: 0 picks a free one" if failed.errno == errno.EADDRINUSE else why
         raise BindError(f"cannot listen on {host} port {port}: {why}") from failed
     return opened
 
 
 def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
-    sock = socket.create_server(address, family=family, backlog=ACCEPT_BACKLOG)
+    return prepared(socket.create_server(address, family=family, backlog=ACCEPT_BACKLOG))
+
+
+def prepared(sock: socket.socket) -> socket.socket:
+    """Return a listening socket with the settings of this server."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted sockets inherit it
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
     sock.setblocking(False)

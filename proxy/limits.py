@@ -180,6 +180,34 @@ LOG_VALUE_CHARS_MAX: Final = 2_000
 #: caller's stream: reading the first part of a tape takes 5 ms, on a busy machine 20.
 NOT_FOUND_STEP_S: Final = 0.05
 
+#: What the inspect feed shows of the bytes of a record, and of each frame sent: more than a screen.
+INSPECTED_BYTES_MAX: Final = 16 * 1024
+
+#: Points of the picture of a stream in the list.
+SPARK_POINTS: Final = 40
+
+#: Tool calls in a row of the list, and characters of each name: what a row can show.
+TOOLS_LISTED_MAX: Final = 32
+TOOL_NAME_CHARS_MAX: Final = 64
+
+#: Bytes of a stream that is compared by the server, which takes a second and ten times the memory.
+COMPARED_BYTES_MAX: Final = 8 * 1024**2
+
+#: Rows that wait for a slow follower of the list.
+FOLLOWED_ROWS_MAX: Final = 10_000
+
+#: After a stream ended, the rest before ended tapes are read again for the list and the search; the bytes read at once,
+#: which take 0.3 ms; and the pause between, so that it takes 3 % of a core.
+READING_REST_S: Final = 1.0
+READING_BYTES: Final = 4 * 1024
+READING_PACE_S: Final = 0.01
+
+#: Text of one stream in the search: a book. SQLite indexes it in a second, in the catalogue's thread.
+SEARCHED_CHARS_MAX: Final = 1_000_000
+
+#: Records of the inspect feed with repairs before other tasks run: 1 ms if every frame was repaired in ten places.
+INSPECTED_AT_ONCE: Final = 5
+
 #: Records read before other tasks run: 3 ms with the summary fold.
 SLICE_RECORDS: Final = 100
 
@@ -403,3 +431,33 @@ RUN_POLL_S: Final = 5.0
 
 #: An upstream that does not answer them for so long has lost the run: a restart of hermes-agent takes 20 s.
 RUN_UNREACHABLE_S: Final = 60.0
+
+#: Records of a tape that the export folds before other tasks run: a frame takes 12 us.
+OTEL_SLICE_RECORDS: Final = 4
+
+#: One request to a collector, about, since they take 4 MiB and more; the answer is a count and a sentence. How long the
+#: first stream of one waits for others, and how long the collector may take, as OpenTelemetry has it.
+OTEL_BATCH_BYTES: Final = 512 * 1024
+OTEL_ANSWER_BYTES_MAX: Final = 64 * 1024
+OTEL_GATHER_S: Final = 0.5
+OTEL_TIMEOUT_S: Final = 10.0
+
+#: The longest pause between two tries, unless the collector asks for more, and the most that it may ask for.
+OTEL_RETRY_MAX_S: Final = 60.0
+OTEL_RETRY_AFTER_MAX_S: Final = 3_600.0
+
+#: Streams that wait in memory, 1 MB; beyond it the tapes are looked up again. And how far behind the cursor: two
+#: streams that end at once may be exported in either order.
+OTEL_QUEUE_MAX: Final = 10_000
+OTEL_SLACK_S: Final = 5.0
+
+#: How far a start looks back if the cursor cannot be right: it is not a number, or the clock was set back since.
+OTEL_LOOK_BACK_S: Final = 86_400.0
+
+#: A request whose messages become an attribute; events of one span, as OpenTelemetry has it; a silence that is one.
+OTEL_CONTENT_BYTES_MAX: Final = 256 * 1024
+OTEL_EVENTS_MAX: Final = 128
+OTEL_SILENCE_US: Final = 5_000_000
+
+#: Models that metrics tell apart.
+METRICS_MODELS_MAX: Final = 20

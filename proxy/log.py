@@ -21,14 +21,17 @@ from .config.model import Secret
 from .key_patterns import MASK, is_secret_name, mask_keys
 from .limits import LOG_CLOSE_S, LOG_GATHER_S, LOG_LINES_MAX, LOG_TOGETHER_MAX, LOG_VALUE_CHARS_MAX
 from .security.headers import key_forms
+from .telemetry.names import operation_attributes
 
 if TYPE_CHECKING:
-    from .relay.relay import Ended
+    from .relay.recording import Ended
 
 __all__ = ["Level", "Log", "stderr_fd"]
 
 Level = Literal["info", "warn", "error"]
 
+#: The names of fields are ours, and few.
+_is_secret = lru_cache(maxsize=256)(is_secret_name)
 _RANKS: Final[Mapping[str, int]] = {"info": 0, "warn": 1, "error": 2}
 
 
@@ -93,6 +96,12 @@ class Log:
             "tools_lost": ",".join(lost),
         }
         level = "info" if row.ending == "completed" and not lost else "warn"
+        if not self._human and ended.trace is not None and ended.summary is not None:
+            fields = {"stream": row.stream, "trace_id": ended.trace.id, "span_id": ended.trace.server}
+            fields |= {"why": ended.why, "duration_ms": (row.duration_us or 0) / 1000, "tape_bytes": ended.tape_bytes}
+            repairs, silence_us = sum(ended.repairs.values()), round(ended.silence_s * 1e6)
+            known = operation_attributes(ended.summary, row.stream, repairs=repairs, silence_us=silence_us)
+            fields |= {name: ",".join(value) if isinstance(value, list) else value for name, value in known.items()}
         self._put(level, "stream_ended", **{name: value for name, value in fields.items() if value not in ("", None)})
 
     def close(self) -> None:
@@ -156,23 +165,34 @@ class Log:
         whole, fraction = divmod(int(at * 1000), 1000)
         when = f"{_second(whole)}.{fraction:03}Z"
         clean: dict[str, object] = {}
+        texts: dict[str, str] = {}
         for name, value in fields.items():
-            plain = value is None or isinstance(value, bool | int | float)
-            clean[name] = value if plain else MASK if is_secret_name(name) else self._masked(value)
+            if value is None or isinstance(value, bool | int | float):
+                clean[name] = value
+            else:
+                clean[name] = texts[name] = MASK if _is_secret(name) else value if type(value) is str else _text(value)
+        # All at once, unless a key was found across the border of two.
+        masked = self._masked("\0".join(texts.values())).split("\0")
+        if len(masked) != len(texts):
+            masked = list(map(self._masked, texts.values()))
+        for name, text in zip(texts, masked, strict=True):
+            clean[name] = text if len(text) <= LOG_VALUE_CHARS_MAX else f"{text[:LOG_VALUE_CHARS_MAX]}…"
         if self._human:
             words = " ".join(f"{name}={_word(value)}" for name, value in clean.items())
             return f"{when} {level:<5} {event} {words}".rstrip().encode("utf-8", "replace") + b"\n"
         return json.dumps({"time": when, "level": level, "event": event} | clean).encode() + b"\n"
 
-    def _masked(self, value: object) -> str:
-        try:
-            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-        except Exception as error:  # noqa: BLE001 - the log survives any failing __str__
-            text = f"<{type(value).__name__}: {type(error).__name__}>"
+    def _masked(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, MASK)
-        text = mask_keys(text)
-        return text if len(text) <= LOG_VALUE_CHARS_MAX else f"{text[:LOG_VALUE_CHARS_MAX]}…"
+        return mask_keys(text)
+
+
+def _text(value: object) -> str:
+    try:
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    except Exception as error:  # noqa: BLE001 - the log survives any failing __str__
+        return f"<{type(value).__name__}: {type(error).__name__}>"
 
 
 @lru_cache(maxsize=1)

@@ -4,29 +4,37 @@ No label comes from a request: routes come from the configuration, endings and s
 counted as `other`, so that the configuration alone bounds the number of series.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, product
 from operator import attrgetter
+from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING, Final, get_args
 
 import trio
-from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
+import wiretape
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.model import Ending
+from wiretape.events.dialects import DIALECTS
 
-from ..limits import LIMITED_LOG_S
+from ..limits import LIMITED_LOG_S, METRICS_MODELS_MAX
 from ..store.store import WRITE_S, WriteTimes
 
 if TYPE_CHECKING:
-    from ..relay.relay import Ended
+    from ..relay.recording import Ended
 
 __all__ = ["Metrics"]
 
 _ENDINGS: Final = frozenset(get_args(Ending))
 _STATES: Final = frozenset(state.value for state in State)
+_TOKENS: Final = ("input", "output", "cache_read", "cache_write", "reasoning")
+_DURATION_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0)
+_SILENCE_S: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 #: From a cached first token to a model that thinks for ten minutes.
 _TTFT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
@@ -41,6 +49,8 @@ _COUNTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "wiretape_runs_started_total": ("Runs that were started.",),
     "wiretape_runs_ended_total": ("Runs that have ended.", "status"),
     "wiretape_retries_total": ("Attempts after the first one.",),
+    "wiretape_attempt_failures_total": ("Attempts that delivered nothing.", "route", "ending"),
+    "wiretape_repairs_total": ("Repairs of streams that have ended.", "repair"),
     "wiretape_log_bytes_total": ("Bytes on tapes that have ended.",),
     "wiretape_refused_total": ("Requests refused, by status.", "status"),
     "wiretape_limited_total": ("Connections and requests that a limit closed or refused.", "limit"),
@@ -50,10 +60,14 @@ _COUNTERS: Final[Mapping[str, tuple[str, ...]]] = {
 class Metrics(Collector):
     """What is counted: `on_ended` for each stream, `refused` for each request that did not become one."""
 
-    def __init__(self, routes: Iterable[str] = ()) -> None:
+    def __init__(self, routes: Iterable[str] = (), models: Sequence[str] = ()) -> None:
+        """`models` are those that get a label of their own; without any there is no such label."""
         self._routes = frozenset(routes)
+        self._models = frozenset(models[:METRICS_MODELS_MAX])
         #: Read at each scrape; `serve` connects them to the registry of streams, the log and the store.
         self.live: Callable[[], float] = float
+        self.readers: Callable[[], float] = float
+        self.folder: Path | None = None
         self.log_lines_dropped: Callable[[], float] = float
         self.write_times = WriteTimes()
         self.warn: Callable[..., None] = lambda *_, **_fields: None
@@ -62,9 +76,22 @@ class Metrics(Collector):
         self._counters = {
             name: Counter(name, what, labels, registry=registry) for name, (what, *labels) in _COUNTERS.items()
         }
-        self._ttft = Histogram(
-            "wiretape_stream_ttft_seconds", "Request to first content.", buckets=_TTFT_S, registry=registry
+        # From the start, since Prometheus does not see the first increase of a series that was not there before.
+        for state in sorted(_STATES):
+            self._counters["wiretape_tool_calls_total"].labels(state)
+        for route, ending in product(sorted(self._routes), sorted(_ENDINGS)):
+            self._counters["wiretape_streams_total"].labels(route, ending)
+        labels = ("model",) if self._models else ()
+        self._tokens = Counter("wiretape_tokens_total", "Tokens.", ("route", "type", *labels), registry=registry)
+        self._ttft, self._duration, self._silence = (
+            Histogram(f"wiretape_stream_{name}_seconds", what, labels, buckets=buckets, registry=registry)
+            for name, what, buckets in (
+                ("ttft", "Request to first content.", _TTFT_S),
+                ("duration", "Request to the end of the stream.", _DURATION_S),
+                ("silence", "The longest silence of the upstream in a stream.", _SILENCE_S),
+            )
         )
+        self._process = ProcessCollector(registry=None)
 
     def on_ended(self, ended: "Ended") -> None:
         """Count one stream."""
@@ -84,8 +111,30 @@ class Metrics(Collector):
             count["wiretape_streams_dropped_mid_tool_total"].inc()
         count["wiretape_retries_total"].inc(max(0, ended.attempts - 1))
         count["wiretape_log_bytes_total"].inc(ended.tape_bytes)
-        if row.first_content_us is not None:
-            self._ttft.observe(row.first_content_us / 1e6)
+        for repair, times in ended.repairs.items():
+            count["wiretape_repairs_total"].labels(repair).inc(times)
+        self._observe(ended, route)
+
+    def _observe(self, ended: "Ended", route: str) -> None:
+        row, summary = ended.catalogue_row.stream, ended.summary
+        model = row.model.lower() if row.model.lower() in self._models else "other"
+        label = (model,) if self._models else ()
+        exemplar = {"trace_id": ended.trace.id} if ended.trace is not None else None
+        times_us = (row.first_content_us, row.duration_us, round(ended.silence_s * 1e6) if row.dialect else None)
+        for histogram, value_us in zip((self._ttft, self._duration, self._silence), times_us, strict=True):
+            if value_us is not None:
+                (histogram.labels(*label) if label else histogram).observe(value_us / 1e6, exemplar)
+        if summary is None:
+            return
+        for attempt in summary.attempts:
+            if "failure" in attempt:
+                ending = attempt["failure"].get("ending")
+                ending = ending if ending in _ENDINGS else "other"
+                self._counters["wiretape_attempt_failures_total"].labels(route, ending).inc()
+        usage, spoken = summary.wire.usage, ended.crossed or row.dialect
+        if usage and spoken in DIALECTS:
+            for kind, tokens in zip(_TOKENS, DIALECTS[spoken].counts(usage), strict=True):
+                self._tokens.labels(route, kind, *label).inc(max(0, tokens or 0))
 
     def run_started(self) -> None:
         """Count one run."""
@@ -113,9 +162,9 @@ class Metrics(Collector):
         samples = [sample for metric in self._counters["wiretape_refused_total"].collect() for sample in metric.samples]
         return {sample.labels["status"]: int(sample.value) for sample in samples if sample.name.endswith("_total")}
 
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus's text format."""
-        return generate_latest(self)
+    def text(self, *, exemplars: bool = False) -> bytes:
+        """Return all metrics in Prometheus's text format, or in OpenMetrics, which alone has exemplars."""
+        return openmetrics.generate_latest(self) if exemplars else generate_latest(self)  # type: ignore[no-untyped-call]
 
     def collect(self) -> Iterator[Metric]:
         """Yield our counters, without the `_created` series, and what others count."""
@@ -123,6 +172,14 @@ class Metrics(Collector):
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
         yield GaugeMetricFamily("wiretape_streams_live", "Streams running now.", value=self.live())
+        yield GaugeMetricFamily("wiretape_readers", "Clients that read a running stream.", value=self.readers())
+        build = GaugeMetricFamily("wiretape_build_info", "The version that runs.", labels=("version",))
+        build.add_metric([wiretape.__version__], 1)
+        yield build
+        if self.folder is not None:
+            free = disk_usage(self.folder).free
+            yield GaugeMetricFamily("wiretape_disk_free_bytes", "Free space of the data folder's disk.", value=free)
+        yield from self._process.collect()
         lost = self.log_lines_dropped()
         yield CounterMetricFamily("wiretape_log_lines_dropped_total", "Log lines lost.", value=lost)
         times = self.write_times

@@ -1,6 +1,6 @@
 """Everything a user may choose: frozen dataclasses whose fields are the settings, with default, kind and reason.
 
-docs/configuration.md is drawn from `SERVER`, `ROUTE` and `TARGET`. A `Kind` checks and converts what a setting may be.
+docs/reference/configuration.md is drawn from `SERVER`, `ROUTE` and `TARGET`. A `Kind` checks and converts a value.
 Errors say what is allowed and never what was given: that may be a key in the wrong place.
 """
 
@@ -302,6 +302,8 @@ _History = Literal["off", "warn", "repair"]
 _Retry = Literal["always", "before_send", "never"]
 _Runs = Literal["own", "relay"]
 _System = Literal["anywhere", "first"]
+_OtelGenai = Literal["1.41", "latest"]
+_LogFormat = Literal["json", "text"]
 _KeyHeader = Literal["authorization", "api-key", "x-api-key"]
 #: What an upstream speaks: one dialect, that of each client, or that of each client where it has a path for it.
 Speaks = Literal["auto", "chat", "responses", "messages", "same"]
@@ -340,6 +342,11 @@ class Target:
     )
     allow_plain_http: bool = option(
         False, ON_OFF, "Accept http:// to another machine, where anyone on the way can read keys and responses."
+    )
+    trace: bool = option(
+        False,
+        ON_OFF,
+        "Send it a `traceparent` that names Wiretape's span, and the caller's `tracestate` and `baggage`.",
     )
     caller_key: bool = option(
         True, ON_OFF, "Pass the caller's key if this upstream has none of its own. Off for fallbacks on another host."
@@ -432,8 +439,8 @@ class Route:
 class Keep:
     """How much is kept; None is unlimited."""
 
-    days: int | None = option(7, count(0, 36_500, _UNLIMITED), "Older tapes go, a quarter an hour.", name="keep_days")
-    bytes: int | None = option(5 * 1024**3, size(0, _UNLIMITED), "Beyond this the oldest tapes go.", name="keep_bytes")
+    days: int | None = option(7, count(0, 36_500, _UNLIMITED), "Older tapes are deleted in steps.", name="keep_days")
+    bytes: int | None = option(5 * 1024**3, size(0, _UNLIMITED), "The oldest tapes beyond it go.", name="keep_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,6 +498,9 @@ class Config:
     requests: _Requests = option(
         "full", choice(_Requests), "`hash` keeps only the length, the hash and a few facts of each request body."
     )
+    search: bool = option(
+        True, ON_OFF, "Keep the text of each answer in the catalogue, to be searched. Off with `requests = hash`."
+    )
     on_log_failure: _OnLogFailure = option(
         "stop", choice(_OnLogFailure), "When the disk fails: `stop` ends streams, `serve` marks them as untaped."
     )
@@ -536,6 +546,25 @@ class Config:
         "How long running streams may continue after SIGTERM.",
         name="shutdown_drain_s",
     )
+    log_format: _LogFormat | None = option(
+        None, choice(_LogFormat), "How log lines are written; by default `text` on a terminal and `json` elsewhere."
+    )
+    metrics_models: tuple[str, ...] = option(
+        (),
+        names(f"at most {limits.METRICS_MODELS_MAX} names of models", r"[^\s,][^,]{0,99}"),
+        "Models that metrics tell apart with a label; all others are `other`. Without it metrics name no model.",
+    )
+    otel_endpoint: str | None = option(
+        None,
+        text("a URL that begins with http:// or https://", r"https?://[\x21-\x7e]+"),
+        "The OpenTelemetry collector, such as http://127.0.0.1:4318. Without it OTEL_EXPORTER_OTLP_ENDPOINT counts.",
+    )
+    otel_genai: _OtelGenai | None = option(
+        None,
+        choice(_OtelGenai),
+        "The version of the GenAI conventions. Without it 1.41, or the one that OTEL_SEMCONV_STABILITY_OPT_IN names.",
+    )
+    otel_content: bool = option(False, ON_OFF, "Put messages, answers and tool results into spans.")
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     #: Wiretape's own keys. If there are any, every caller must present one.
     keys: tuple[Key, ...] = ()
@@ -579,8 +608,8 @@ _EGRESS: Final = (
         text("http:// or https:// with host and port, without user or password", _PROXY),
         "The proxy to all upstreams. HTTPS_PROXY is ignored.",
     ),
-    Setting("egress_user", text("a name without a colon", r"[\x21-\x39\x3b-\x7e]+"), "Its user."),
-    Setting("egress_password_env", _VARIABLE, "The variable that holds its password."),
+    Setting("egress_user", text("a name without a colon", r"[\x21-\x39\x3b-\x7e]+"), "The user of the egress proxy."),
+    Setting("egress_password_env", _VARIABLE, "The variable that holds the password of the egress proxy."),
 )
 
 

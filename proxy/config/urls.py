@@ -66,6 +66,8 @@ _SLASH: Final = rb"(?:/|\\|%2[fF]|%5[cC])"
 _DOTS: Final = re.compile(_SLASH + rb"(?:\.|%2[eE]){1,2}(?:" + _SLASH + rb"|;|%3[bB]|$)")
 #: Where an encoded query, fragment or control character ends a path for some.
 _AFTER_PATH: Final = re.compile(rb"[\x00-\x1f?#]")
+#: Wiretape's own endpoints: no request may be relayed to them, with a key that the caller does not have.
+_OWN: Final = b"/wiretape/"
 _PREFIX: Final = re.compile(rb"(?:/([a-z0-9][a-z0-9_-]*))?/v1(?=/|$)")
 
 
@@ -112,6 +114,8 @@ def checked(url: str, *, allow_plain_http: bool) -> str:
         raise UrlError(f"must be a URL with a host and a port from 1 to {PORT_MAX}")
     if not is_plain(base.path + b"/"):
         raise UrlError("must not contain . or .. in its path")
+    if (base.path + b"/").startswith(_OWN):
+        raise UrlError("must not begin with /wiretape/ in its path: that is no upstream")
     if spoken := next((end for end in _SPOKEN if base.path.endswith(end)), None):
         raise UrlError(f"must be a base URL, which ends before {spoken.decode()}")
     if has_secret(base.query):
@@ -162,6 +166,8 @@ def place(config: Config, raw_path: bytes) -> Place | None:
     if route is None:
         return None
     tail = raw_path[found.end() :]
+    if tail.startswith(_OWN):  # an upstream without a base path may be this server
+        return None
     if dialect := _SPOKEN.get(tail):
         return Place(route, dialect, tail)
     if tail == _RUNS or tail.startswith(_RUNS + b"/"):

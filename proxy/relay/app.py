@@ -27,6 +27,8 @@ from ..limits import (
 from ..memory import Charge
 from ..security.access import (
     OWN_PATHS,
+    PAGE_HEADERS,
+    PAGE_PATH,
     Admission,
     Keys,
     Refusal,
@@ -36,12 +38,14 @@ from ..security.access import (
     preflight,
 )
 from ..server.asgi import App, Receive, Send
+from ..store.catalogue_row import CatalogueRow
 from .counting import TokenCounts
 from .crossing import crosses
 from .delivery import Delivery
 from .earlier import Earlier
 from .http_responses import Answer, AnswerError, busy, in_dialect, refused, send_answer, take
-from .relay import Ended, Relay, Services
+from .recording import Ended
+from .relay import Relay, Services
 from .stream_request import (
     CLOSE,
     Contents,
@@ -58,7 +62,7 @@ from .upstream import UpstreamRequest
 __all__ = ["Application", "Registry", "RunsApp", "new_stream_id", "places_that_fit"]
 
 #: Wiretape's own paths that read tapes.
-_READERS: Final = b"/wiretape/streams/"
+_READERS: Final = (b"/wiretape/streams/", b"/wiretape/diff")
 #: 48 bits of time are followed by 112 random ones.
 _ID_RANDOM_BYTES: Final = 14
 
@@ -82,7 +86,7 @@ class Application:
         registry: "Registry",
         control: App,
         *,
-        on_refused: Callable[[int], None],
+        on_refused: Callable[[Answer, Mapping[str, Any]], None],
         runs: RunsApp | None = None,
     ) -> None:
         """`control` answers Wiretape's own paths, with the caller in its scope; `runs` the requests for runs."""
@@ -134,8 +138,11 @@ class Application:
                 else:
                     request = called
         except AnswerError as bad:
-            self._on_refused(bad.answer.status)
-            await send_answer(send, in_dialect(bad.answer, client_dialect(scope["raw_path"])), head=head)
+            self._on_refused(bad.answer, scope)
+            answer = in_dialect(bad.answer, client_dialect(scope["raw_path"]))
+            if scope["raw_path"].startswith(PAGE_PATH):
+                answer = answer._replace(headers=(*answer.headers, *PAGE_HEADERS))
+            await send_answer(send, answer, head=head)
         finally:
             if request is None:
                 held.release()
@@ -311,6 +318,11 @@ class Registry:
         """Write a record on the tape of a stream, and then signal its relay, unless it has ended."""
         if stream in self._relays:
             self._relays[stream].signals.note(kind, keys, body, signal=signal)
+
+    def rows(self, stream: str) -> CatalogueRow | None:
+        """Return the rows of a running stream as it is now, its silence since the last record; None if it has none."""
+        relay = self._relays.get(stream)
+        return None if relay is None or relay.recording.store is None else relay.recording.rows
 
     async def drain(self, until: float) -> None:
         """Start no stream any more; let those that run end by themselves until then, and end the others."""

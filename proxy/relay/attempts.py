@@ -293,6 +293,8 @@ class Signals:
         self.waiting: trio.CancelScope | None = None
         #: When the upstream last sent something with a meaning, and when the client was last sent anything.
         self.progress_at = now
+        #: Between two signs of life of the upstream, so far.
+        self.longest_silence_s = 0.0
         self.published_at = now
         #: The upstream has sent something since it was asked.
         self.progressed = False

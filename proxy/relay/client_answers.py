@@ -26,18 +26,26 @@ class ClientAnswers:
     """Makes the heads and errors of one stream, in the shape that its client reads."""
 
     def __init__(
-        self, stream: str, request: StreamRequest, upstream: UpstreamRequest, wall: Callable[[], float]
+        self,
+        stream: str,
+        request: StreamRequest,
+        upstream: UpstreamRequest,
+        wall: Callable[[], float],
     ) -> None:
         self._stream = stream
         self._request = request
         self._upstream = upstream
         self._wall = wall
+        #: On every answer: the stream and the span of the request.
+        assert upstream.trace is not None, "every stream has one"
+        trace = upstream.trace
+        response = f"00-{trace.id}-{trace.server}-0{trace.sampled:d}".encode("ascii")
+        self._named = (stream_header(stream), (b"traceresponse", response))
 
     @property
     def _own(self) -> tuple[Header, ...]:
         lost = ", ".join(dict.fromkeys(self._upstream.lost)).encode("ascii", "replace")[:LOST_BYTES_MAX]
-        named = stream_header(self._stream)
-        return (named, (b"x-wiretape-lost", lost)) if lost else (named,)
+        return (*self._named, (b"x-wiretape-lost", lost)) if lost else self._named
 
     def stream_head(self) -> Answer:
         """Return the head of a stream."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import trio
@@ -19,17 +20,36 @@ from wiretape.events.tape.tape import Recorder
 
 from ..config.model import Config
 from ..security.headers import taped_request
+from ..security.trace import Trace
 from ..store.catalogue_row import CatalogueRow, row_of
 from ..store.memory import MemoryStore
 from ..store.store import Store, StoreError
 from .http_responses import Answer
 from .stream_request import StreamRequest, Upload, history_keys
 
-__all__ = ["Closing", "Recording"]
+__all__ = ["Closing", "Ended", "Recording"]
 
 _RECORDED_SETTINGS: Final = ("on_partial", "tools", "tool_events", "reasoning", "cumulative", "think", "emoji")
 #: The turn of a stream that a single task writes: nothing to wait for.
 _ALONE: Final = nullcontext()
+
+
+class Ended(NamedTuple):
+    """What log and metrics get of a stream that has ended."""
+
+    catalogue_row: CatalogueRow
+    attempts: int
+    tape_bytes: int
+    cause: str
+    #: Why no attempt was left, in words.
+    why: str = ""
+    #: The upstream's dialect, if it is not the client's.
+    crossed: str = ""
+    #: None only in tests.
+    trace: Trace | None = None
+    summary: StreamSummary | None = None
+    repairs: Mapping[str, int] = MappingProxyType({})
+    silence_s: float = 0.0
 
 
 class Closing(NamedTuple):
@@ -46,7 +66,7 @@ class Closing(NamedTuple):
 class Recording:
     """The tape of one running stream."""
 
-    def __init__(self, stream: str, store: Store | None, began: float, *, serve_on: bool) -> None:
+    def __init__(self, stream: str, store: Store | None, began: float, trace: Trace, *, serve_on: bool) -> None:
         """`serve_on` lets the stream go on without its tape."""
         self.stream = stream
         self.recorder = Recorder(skim=True)
@@ -66,8 +86,16 @@ class Recording:
         self.failed = False
         self._serve_on = serve_on
         self.began = began
-        self._summary = StreamSummary()
+        self.trace = trace
+        #: What the stream resulted in so far, without what needs events.
+        self.summary = StreamSummary()
         self._waiting: list[Record] = []
+
+    @property
+    def rows(self) -> CatalogueRow:
+        """The rows of the stream so far, with the silence since its last record."""
+        rows = row_of(self.stream, self.summary, self.emitter.ledger.counts)
+        return rows._replace(stream=replace(rows.stream, silence_us=self.t() - self.summary.t))
 
     def t(self, at: float | None = None) -> int:
         """Return the microseconds from the stream's beginning until now, or until a time of trio's clock."""
@@ -88,7 +116,7 @@ class Recording:
     def emitted(self, records: Sequence[Record], before: Sequence[Record] = ()) -> list[bytes]:
         """Return the frames that records emit. If that fails, they and those `before` them still wait to be written."""
         frames: list[bytes] = []
-        emitter, summarise = self.emitter, self._summary.take
+        emitter, summarise = self.emitter, self.summary.take
         try:
             for record in records:
                 frames += emitter.feed(record)
@@ -109,8 +137,9 @@ class Recording:
 
     def begin(self, request: StreamRequest, arrived_us: int) -> list[Record]:
         """Make the `open` record, and the `run` record of a turn."""
-        settings, route, turn = request.settings, request.route, request.turn
+        settings, route, turn, trace = request.settings, request.route, request.turn, self.trace
         chosen = {name: getattr(settings, name) for name in _RECORDED_SETTINGS}
+        from_caller = {"parent": trace.parent, "sampled": trace.sampled} if trace.parent else {}
         opened = {
             "format": FORMAT,
             "stream": self.stream,
@@ -123,6 +152,7 @@ class Recording:
             "emitter": EMITTER_VERSION,
             "route": route.name,
             "caller": request.caller,
+            "trace": {"id": trace.id, "span": trace.server} | from_caller,
         }
         if turn is None:
             return [self.record("open", opened)]
@@ -188,7 +218,7 @@ class Recording:
             return
         row = None
         if records[-1].kind == "end":
-            row = self.catalogue_row = row_of(self.stream, self._summary)
+            row = self.catalogue_row = row_of(self.stream, self.summary, self.emitter.ledger.counts)
         if self.store is None:
             return
         try:
@@ -236,17 +266,17 @@ class Recording:
         written = bool(waiting) and await self._append(store, waiting)
         as_meant = ended = written and waiting[-1].kind == "end"
         committed = written and held
-        fresh, live = Emitter(), self._summary
+        fresh, live = Emitter(), self.summary
         emitter: Emitter | None = fresh
-        self._summary = StreamSummary()
+        self.summary = StreamSummary()
         try:
-            rest = await _emitted_after(store, self.stream, published_bytes, fresh, self._summary)
+            rest = await _emitted_after(store, self.stream, published_bytes, fresh, self.summary)
         except Exception:  # noqa: BLE001 - what failed once may fail on every look; the tape ends all the same
             emitter, rest = None, None
         if rest is None and flag == "log_failure" and not self.emitter.wire.finished:
             # The tape cannot even be read. The live emitter knows more than was published, but nothing false.
             emitter, rest = self.emitter, b""
-            self._summary = live
+            self.summary = live
         ending, flags = ("internal", ()) if emitter is None else emitter.ending("internal")
         keys = {"cause": "internal", "ending": ending, "flags": [*flags, flag], "answer": closed}
         if self.recorder.ended:  # it is the end itself that could not be written, or emitted
@@ -264,8 +294,8 @@ class Recording:
         for record in records:
             if ended or record.kind != "rest":  # the beginning of a frame that is lost, too
                 rest += b"".join(emitter.feed(record))
-                self._summary.take(record, emitter.wire)
-        self.catalogue_row = row_of(self.stream, self._summary)
+                self.summary.take(record, emitter.wire)
+        self.catalogue_row = row_of(self.stream, self.summary, emitter.ledger.counts)
         return Closing(rest, committed, as_meant)
 
     async def _append(self, store: Store, records: Sequence[Record]) -> bool:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -32,6 +32,7 @@ from ..limits import (
     STREAM_BYTES_MAX,
 )
 from ..memory import Charge, Memory
+from ..security.trace import trace_of
 from ..server.asgi import Reaper
 from ..store.catalogue_row import CatalogueRow, Running
 from ..store.store import Store, StoreError
@@ -58,28 +59,15 @@ from .client_answers import ClientAnswers
 from .crossing import Learned
 from .delivery import Delivery
 from .http_responses import Answer
-from .recording import Recording
+from .recording import Ended, Recording
 from .stream_request import StreamRequest, ToolResults, Upload, UploadError
 from .upstream import Shape, UpstreamRequest, UpstreamResponse, shape_of
 
-__all__ = ["Ended", "Log", "Relay", "Services"]
+__all__ = ["Log", "Relay", "Services"]
 
 #: Causes that do not come from the upstream's bytes, and rule out a further attempt.
 _DECIDED: Final = frozenset({"client_gone", "shutdown", "internal"})
 _OnOver = Callable[["Relay"], None]
-
-
-class Ended(NamedTuple):
-    """What log and metrics get of a stream that has ended."""
-
-    catalogue_row: CatalogueRow
-    attempts: int
-    tape_bytes: int
-    cause: str
-    #: Why no attempt was left, in words.
-    why: str = ""
-    #: The upstream's dialect, if it is not the client's.
-    crossed: str = ""
 
 
 class Log(Protocol):
@@ -138,7 +126,7 @@ class Relay:
             self.delivery.unread()
         store = services.store if self.delivery.taped else None
         serve_on = config.on_log_failure == "serve" and request.turn is None
-        self.recording = Recording(stream, store, now, serve_on=serve_on)
+        self.recording = Recording(stream, store, now, trace_of(stream, request.headers), serve_on=serve_on)
         if request.verbatim:  # what we cannot read passes all the same
             self.recording.recorder.beyond = "rest" if request.dialect else "body"
         if isinstance(request.body, Upload):
@@ -153,7 +141,7 @@ class Relay:
         self._on_over = on_over
         self._is_progress = partial(speaks, hermes=request.route.hermes or bool(request.turn and not request.dialect))
         self._services = services
-        self._upstream, upstream.signals = upstream, self.signals
+        self._upstream, upstream.signals, upstream.trace = upstream, self.signals, self.recording.trace
         self._answers = ClientAnswers(stream, request, upstream, services.wall)
         #: Flags of the ending, in addition to those that the tape gives.
         self._flags: dict[str, None] = {"history_marked": None} if request.contents.marks else {}
@@ -214,8 +202,12 @@ class Relay:
 
     def ended(self, row: CatalogueRow) -> Ended:
         """Return what log and metrics get, once the stream has ended."""
-        written_bytes, crossed = self.recording.written_bytes, self._upstream.crossed
-        return Ended(row, self.attempts, written_bytes, self.cause, self.why, self._upstream.dialect if crossed else "")
+        recording, signals = self.recording, self.signals
+        summary, crossed = recording.summary, self._upstream.dialect if self._upstream.crossed else ""
+        silence_s = max(signals.longest_silence_s, summary.t / 1e6 + recording.began - signals.progress_at)
+        repairs, written_bytes = recording.emitter.ledger.counts, recording.written_bytes
+        told = (self.cause, self.why, crossed, recording.trace, summary, repairs, silence_s)
+        return Ended(row, self.attempts, written_bytes, *told)
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
@@ -226,7 +218,9 @@ class Relay:
         """
         upstream, recording = self._upstream, self.recording
         body = await upstream.body()
-        self.signals.progress_at, self.signals.progressed, self.signals.grace_at = trio.current_time(), False, inf
+        signals, now = self.signals, trio.current_time()
+        signals.longest_silence_s = max(signals.longest_silence_s, now - signals.progress_at)
+        signals.progress_at, signals.progressed, signals.grace_at = now, False, inf
         done, cause = trio.Event(), ""
         untaped: StoreError | None = None
         async with trio.open_nursery() as nursery:
@@ -355,7 +349,7 @@ class Relay:
         return cause
 
     async def _take_frames(self, _: UpstreamResponse, read: Read) -> str:
-        recording = self.recording
+        recording, signals = self.recording, self.signals
         t, data = int((read.t - recording.began) * 1_000_000), read.data
         self._received_bytes += len(data)
         slices = [data]
@@ -377,7 +371,8 @@ class Relay:
                 if self._held.held_bytes:
                     self._held.release()
                 if records[-1].kind != "frame" or any(map(self._is_progress, records)):
-                    self.signals.progress_at, self.signals.progressed = read.t, True
+                    signals.longest_silence_s = max(signals.longest_silence_s, read.t - signals.progress_at)
+                    signals.progress_at, signals.progressed = read.t, True
                 await self._write(records, frames)
         if self._request.verbatim:
             return ""  # it ends where the upstream ends it
@@ -394,7 +389,9 @@ class Relay:
     async def _take_body(self, response: UpstreamResponse, read: Read) -> str:
         request, recording = self._request, self.recording
         self._received_bytes += len(read.data)
-        self.signals.progress_at, self.signals.progressed = read.t, True
+        signals = self.signals
+        signals.longest_silence_s = max(signals.longest_silence_s, read.t - signals.progress_at)
+        signals.progress_at, signals.progressed = read.t, True
         await self._write([recording.recorder.body(recording.t(read.t), read.data)])
         if request.dialect and not self._held.add(READ_WHOLE_TIMES * len(read.data)):
             return "limit"

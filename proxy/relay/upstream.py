@@ -18,6 +18,7 @@ from ..limits import CALLER_KEY_CHARS_MIN
 from ..security.access import credentials
 from ..security.headers import crossed_headers, taped_answer, to_upstream
 from ..security.masking import ErrorMask, KeyMask
+from ..security.trace import Trace
 from ..store.store import StoreError
 from ..upstream.connection import CODINGS, End, Exchange, Head, Inflater, Outgoing, ProtocolError, Read, WireError
 from ..upstream.transport import UpstreamTransport
@@ -48,6 +49,8 @@ class UpstreamRequest:
 
     #: Those of the relay.
     signals: Signals
+    #: That of the stream, if there is one.
+    trace: Trace | None = None
 
     def __init__(
         self, stream: str, request: StreamRequest, config: Config, transport: UpstreamTransport, learned: Learned
@@ -59,6 +62,8 @@ class UpstreamRequest:
         self._learned = learned
         self._target = 0
         self._attempt = 1
+        #: All attempts, of which `_attempt` counts those at the present upstream.
+        self._number = 0
         known = (request.route.name, request.facts.model) in learned.unstreamed
         self._unstreamed = request.streams and request.route.synthesise and known
         #: Upstreams that were found to have no path for the client's dialect, by this request.
@@ -119,6 +124,7 @@ class UpstreamRequest:
         request, plan = self._request, self._plan
         body, contents, route = request.body, request.contents, request.route
         self._sent, self.result = Sent(b""), None
+        self._number += 1
         if not isinstance(body, bytes):
             return body
         hashed = self._config.requests == "hash" and not self.sha256
@@ -182,6 +188,8 @@ class UpstreamRequest:
         headers = to_upstream(given, target, own_key=request.own_key, hermes=hermes, stale=stale)
         if not (request.verbatim or b"idempotency-key" in request.headers):
             headers.append((b"idempotency-key", self._stream.encode("ascii")))
+        if target.trace and self.trace is not None:
+            headers.append(self.trace.traceparent(self._number))
         path = request_target(target, path_tail, query)
         return self._transport.addressed(base_of(target.url).origin, method, path, headers, body)
 

@@ -41,6 +41,7 @@ from ..relay.http_responses import Answer, AnswerError, busy, error, take
 from ..relay.recording import Recording
 from ..relay.relay import Services
 from ..relay.stream_request import StreamRequest, Turn, contents_of, in_thread_if_large
+from ..security.trace import trace_of
 from ..store.catalogue_row import StreamRow
 from ..store.store import PAGE_MAX, Filter, StoreError, StreamMissingError, TapeBrokenError
 from .live import Live
@@ -493,7 +494,9 @@ class Runs:
         turn = Turn(run=live.run_id, session=fold.session, keys=keys)
         route, charge = Route(name=live.route, targets=()), Charge(services.memory)
         request = StreamRequest(route=route, dialect="", charge=charge, caller=live.caller, turn=turn)
-        recording = Recording(services.new_id(), self._store, trio.current_time(), serve_on=False)
+        stream = services.new_id()
+        trace = trace_of(stream, request.headers)
+        recording = Recording(stream, self._store, trio.current_time(), trace, serve_on=False)
         with trio.CancelScope(shield=True):  # whole or not at all; it waits for no peer
             await recording.create()
             recording.later(*recording.begin(request, int(services.wall() * 1_000_000)))

@@ -51,8 +51,12 @@ _NEVER: Final = frozenset(
 )
 _NEVER_PREFIXES: Final = (b":", b"proxy-", b"x-forwarded-", b"x-wiretape-")
 
-#: An upstream must not open us to browser pages, nor instruct the web server in front of us.
-_NEVER_TO_CLIENT: Final = (b"access-control-", b"x-accel-", b"x-sendfile", b"x-lighttpd-send-file")
+#: The caller's trace context: only an upstream with `trace` gets one, in which ours is the parent.
+_NOT_OURS: Final = frozenset({b"traceparent"})
+_TRACING: Final = _NOT_OURS | {b"baggage", b"tracestate"}
+
+#: An upstream must not open us to browser pages, nor instruct the web server in front of us; the trace is ours.
+_NEVER_TO_CLIENT: Final = (b"traceresponse", b"access-control-", b"x-accel-", b"x-sendfile", b"x-lighttpd-send-file")
 
 #: Framing of a response body that we changed.
 _FRAMING: Final = frozenset({b"content-encoding", b"content-length"})
@@ -112,6 +116,7 @@ def to_upstream(
     """
     headers = headers if isinstance(headers, Headers) else Headers(headers)
     dropped = {*HOP_BY_HOP, *_NEVER, *_named_by_connection(headers), b"accept-encoding", *stale}
+    dropped.update(_NOT_OURS if target.trace else _TRACING)
     if not hermes:
         dropped.add(_HERMES)
     if own_key or target.key is not None or not target.caller_key:

@@ -1,0 +1,1 @@
+"""Telemetry against the real programs: `make test-telemetry` runs Prometheus, promtool and Phoenix on loopback."""

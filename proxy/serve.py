@@ -1,34 +1,45 @@
 """Compose the proxy, start it, and stop it in order: drain, end what still runs, commit the tapes."""
 
 import gc
+import os
 import signal
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import trio
 
 from .api.control import control_app
 from .api.metrics import Metrics
-from .config.model import Config, ConfigError
+from .api.streams import StreamsApi
+from .config.model import Config, ConfigError, UpstreamSettings
+from .config.otel import collector_of
 from .config.urls import address_of
+from .inspector.changes import Changes
+from .inspector.page import ADDRESS_FILE
+from .inspector.routes import Compare, inspector_routes
 from .limits import CLOCK_DOUBTED_S, EXPIRE_AGED_EVERY_S, EXPIRE_EVERY_S, SHUTDOWN_FLUSH_S, SHUTDOWN_GRACE_S
 from .memory import Memory
+from .refusals import Refusals
 from .relay.app import Application, Registry, new_stream_id
+from .relay.recording import Ended
 from .relay.relay import Log, Services
 from .runs.api import RunsApi
 from .runs.runs import Runs
-from .security.access import Keys, salt_of
+from .security.access import Keys, operator_token, salt_of
 from .server.asgi import App, Reaper, ServerSettings
 from .server.server import listening, serve
+from .server.systemd import notify
 from .store.files import open_files
 from .store.memory import MemoryStore
 from .store.store import Store, StoreError
+from .telemetry.export import Exporter, Sender
 from .upstream.connect import Resolver
 from .upstream.transport import UpstreamTransport
 
@@ -38,6 +49,7 @@ __all__ = ["Assembly", "Running", "assembled", "run", "running"]
 #: it between two runs of retention. Beyond that it was set.
 _ELAPSED: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 _CLOCK_JUMP_S: Final = 3_600.0
+_Sockets = Sequence[socket.socket]
 
 
 class Assembly(NamedTuple):
@@ -48,6 +60,7 @@ class Assembly(NamedTuple):
     reaper: Reaper
     services: Services
     metrics: Metrics
+    refusals: Refusals
 
 
 class Running(NamedTuple):
@@ -65,12 +78,15 @@ async def assembled(
     transport: UpstreamTransport,
     log: Log,
     salt: bytes,
+    operator: str = "",
+    export: Exporter | None = None,
     wall: Callable[[], float] = time.time,
     elapsed: Callable[[], float] = _ELAPSED,
     new_id: Callable[[], str] = new_stream_id,
+    compare: Compare | None = None,
 ) -> AsyncGenerator[Assembly]:
-    """Run the application and its tasks; on leaving, end every stream that still runs."""
-    reaper, metrics = Reaper(), Metrics(config.routes)
+    """Run the application and its tasks until left; then end every stream. `compare` is for the inspector."""
+    reaper, metrics = Reaper(), Metrics(config.routes, config.metrics_models)
     services = Services(
         config=config,
         store=store,
@@ -81,31 +97,46 @@ async def assembled(
         new_id=new_id,
         memory=Memory(config.memory_max_bytes),
     )
-    registry = Registry(services, on_ended=metrics.on_ended, on_limited=metrics.limited)
+    changes = Changes()
+
+    def on_ended(ended: Ended) -> None:
+        for told in (metrics.on_ended, changes.ended, *((export.ended,) if export else ())):
+            told(ended)
+
+    registry = Registry(services, on_ended=on_ended, on_limited=metrics.limited)
+    store.on_read = changes.note
     metrics.write_times = store.write_times
     metrics.live = lambda: len(registry.live)
+    metrics.readers = lambda: sum(delivery.readers for delivery in registry.live.values())
+    if config.durability != "none":
+        metrics.folder = config.data
     metrics.warn = log.warn
     metrics.log_lines_dropped = lambda: log.dropped
+    refusals = Refusals(metrics.refused, log.warn)
     runs = Runs(services, registry, salt, on_started=metrics.run_started, on_ended=metrics.run_ended)
-    control = control_app(registry=registry, store=store, metrics=metrics, log_error=log.error, wall=wall)
-    app = Application(
-        services, Keys(config.keys, salt), registry, control, on_refused=metrics.refused, runs=RunsApi(runs, services)
-    )
+    streams = StreamsApi(store, registry, wall)
+    control = control_app(streams, metrics=metrics, log_error=log.error)
+    inspector_routes(control, streams, changes, compare)
+    keys, on_runs = Keys(config.keys, salt, operator), RunsApi(runs, services)
+    app = Application(services, keys, registry, control, on_refused=refusals.answered, runs=on_runs)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reaper.run)
-        nursery.start_soon(_expire, services, elapsed, runs)
+        nursery.start_soon(_expire, services, elapsed, runs, refusals)
         await nursery.start(registry.run)
-        yield Assembly(app, registry, reaper, services, metrics)
+        if export is not None:
+            nursery.start_soon(export.run)
+        yield Assembly(app, registry, reaper, services, metrics, refusals)
         await registry.drain(-inf)
         nursery.cancel_scope.cancel()
     await transport.aclose()
 
 
-async def _expire(services: Services, elapsed: Callable[[], float], runs: Runs) -> None:
+async def _expire(services: Services, elapsed: Callable[[], float], runs: Runs, refusals: Refusals) -> None:
     """Remove old tapes and runs, and close idle connections before their upstream does."""
     began, aged_at = services.wall() - elapsed(), -inf
     while True:
         await trio.sleep(EXPIRE_EVERY_S)
+        refusals.sweep()
         await services.transport.pool.expire()
         now, at, keep = services.wall(), elapsed(), services.config.keep
         jump_s, began = now - at - began, now - at
@@ -132,7 +163,10 @@ async def _store(config: Config, log: Log) -> AsyncGenerator[Store]:
         yield MemoryStore()
         return
     async with open_files(
-        config.data, durability=config.durability, warn=lambda why: log.warn("store", why=why)
+        config.data,
+        durability=config.durability,
+        warn=lambda why: log.warn("store", why=why),
+        search=config.search and config.requests == "full",
     ) as store:
         for tape in store.recovered:
             if tape.refused:
@@ -143,9 +177,9 @@ async def _store(config: Config, log: Log) -> AsyncGenerator[Store]:
 
 
 @asynccontextmanager
-async def running(config: Config, *, log: Log) -> AsyncGenerator[Running]:
+async def running(config: Config, *, log: Log, compare: Compare | None = None) -> AsyncGenerator[Running]:
     """Serve until the block is left, which ends every stream at once. Raise what keeps the server from starting."""
-    async with _ready(config, log) as (assembly, sockets), trio.open_nursery() as nursery:
+    async with _ready(config, log, compare) as (assembly, sockets), trio.open_nursery() as nursery:
         shutdown = trio.Event()
         await nursery.start(partial(_serve, assembly, sockets, shutdown))
         yield Running(address_of(config.host, sockets[0].getsockname()[1]), assembly)
@@ -154,9 +188,20 @@ async def running(config: Config, *, log: Log) -> AsyncGenerator[Running]:
         shutdown.set()
 
 
-async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then give running streams `drain_s` to end; a second signal ends them at once."""
-    async with _ready(config, log) as (assembly, sockets):
+async def run(
+    config: Config,
+    *,
+    log: Log,
+    on_ready: Callable[[str], None],
+    inherited: _Sockets = (),
+    compare: Compare | None = None,
+    store: Store | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then give running streams `drain_s` to end; a second signal ends them at once.
+
+    `store` is instead of the data folder.
+    """
+    async with _ready(config, log, compare, inherited, store) as (assembly, sockets):
         stop, hurry = trio.Event(), trio.CancelScope()
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
@@ -165,8 +210,14 @@ async def run(config: Config, *, log: Log, on_ready: Callable[[str], None]) -> N
                     async with trio.open_nursery() as serving:
                         await serving.start(partial(_serve, assembly, sockets, stop))
                         _settle()
-                        on_ready(address_of(config.host, sockets[0].getsockname()[1]))
+                        url = address_of(config.host, sockets[0].getsockname()[1])
+                        if config.durability != "none":
+                            with suppress(OSError):  # only `wiretape ui` misses it
+                                await trio.Path(config.data / ADDRESS_FILE).write_text(url)
+                        on_ready(url)
+                        notify("READY=1")
                         await stop.wait()
+                        notify("STOPPING=1")
                         log.info("draining", streams=len(assembly.registry.live), seconds=config.drain_s)
                         await assembly.registry.drain(trio.current_time() + config.drain_s)
                 with trio.move_on_after(SHUTDOWN_GRACE_S):
@@ -183,33 +234,58 @@ async def _stop_on(signals: AsyncIterator[int], stop: trio.Event, hurry: trio.Ca
 
 
 @asynccontextmanager
-async def _ready(config: Config, log: Log) -> AsyncGenerator[tuple[Assembly, Sequence[socket.socket]]]:
+async def _ready(
+    config: Config, log: Log, compare: Compare | None, inherited: _Sockets = (), given: Store | None = None
+) -> AsyncGenerator[tuple[Assembly, _Sockets]]:
     trio.socket.set_custom_hostname_resolver(Resolver())
-    sockets = listening(config.host, config.port)
+    sockets = inherited or listening(config.host, config.port)
     try:
         try:
             transport = UpstreamTransport(config.upstream)
         except OSError as error:  # includes SSLError
             why = error.strerror or error
             raise ConfigError(f"Cannot use ca_file {config.upstream.ca_file}: {why}") from error
-        async with _store(config, log) as store:
-            salt = salt_of(None if config.durability == "none" else config.data)
-            async with assembled(config, store=store, transport=transport, log=log, salt=salt) as assembly:
+        async with _store(config, log) if given is None else nullcontext(given) as store:
+            folder = None if config.durability == "none" else config.data
+            salt, operator, export = salt_of(folder), operator_token(folder), _exporter(config, store, log, folder)
+            async with assembled(
+                config,
+                store=store,
+                transport=transport,
+                log=log,
+                salt=salt,
+                operator=operator,
+                export=export,
+                compare=compare,
+            ) as assembly:
                 yield assembly, sockets
     finally:
         for sock in sockets:
             sock.close()
 
 
+def _exporter(config: Config, store: Store, log: Log, root: Path | None) -> Exporter | None:
+    """Return what exports spans, if a collector is named. It is reached directly, not through the egress proxy."""
+    try:
+        collector = collector_of(config, os.environ)
+    except ConfigError as error:  # variables may be meant for other programs, so they stop no server
+        log.error("otel_off", why=str(error))
+        return None
+    if collector is None:
+        return None
+    transport = UpstreamTransport(UpstreamSettings(ca_file=config.upstream.ca_file))
+    return Exporter(collector, Sender(collector, transport, log), store, log, time.time, root)
+
+
 async def _serve(
-    assembly: Assembly, sockets: Sequence[socket.socket], stop: trio.Event, *, task_status: trio.TaskStatus[list[str]]
+    assembly: Assembly, sockets: _Sockets, stop: trio.Event, *, task_status: trio.TaskStatus[list[str]]
 ) -> None:
     """Serve the sockets; connections get a little longer than streams, so that each client receives its ending."""
     settings = ServerSettings(
         graceful_s=assembly.services.config.drain_s + SHUTDOWN_FLUSH_S,
         connections_max=assembly.registry.connections_max,
         log=lambda line: assembly.services.log.warn("server", why=line),
-        on_refused=assembly.metrics.refused,
+        on_refused=assembly.refusals.head,
         on_limited=assembly.metrics.limited,
     )
     await serve(

@@ -54,6 +54,22 @@ def _ref(name: str) -> dict[str, str]:
 
 
 _TIMES: Final = ("first_frame_us", "first_content_us", "last_content_us")
+_STREAM: Final = {
+    "id": _TEXT,
+    "created": _COUNT,
+    "route": _TEXT,
+    "dialect": _TEXT,
+    "model": _maybe(_TEXT),
+    "live": _FLAG,
+    "ending": _maybe({"enum": [*get_args(Ending)]}),
+    "flags": _list(_TEXT),
+    **dict.fromkeys(("input_tokens", "output_tokens", *_TIMES[:2], "duration_us"), _maybe(_COUNT)),
+    **dict.fromkeys(("created_us", "status", "silence_us", "turn"), _maybe(_COUNT)),
+    **dict.fromkeys(("attempts", "lost", "repairs"), _COUNT),
+    **dict.fromkeys(("path", "run"), _maybe(_TEXT)),
+    "spark": _maybe(_list(_COUNT)),
+    "tools": _list(object_schema({"name": _TEXT, "state": {"enum": [state.value for state in State]}})),
+}
 _SCHEMAS: Final[Mapping[str, _Schema]] = {
     "Error": object_schema(
         {
@@ -64,19 +80,8 @@ _SCHEMAS: Final[Mapping[str, _Schema]] = {
     "Readiness": object_schema(
         {"ready": _FLAG, "reasons": _list({"enum": ["draining", "tape_not_writable", "data_folder_gone"]})}
     ),
-    "Stream": object_schema(
-        {
-            "id": _TEXT,
-            "created": _COUNT,
-            "route": _TEXT,
-            "dialect": _TEXT,
-            "model": _maybe(_TEXT),
-            "live": _FLAG,
-            "ending": _maybe({"enum": [*get_args(Ending)]}),
-            "flags": _list(_TEXT),
-            **dict.fromkeys(("input_tokens", "output_tokens", *_TIMES[:2], "duration_us"), _maybe(_COUNT)),
-        }
-    ),
+    "Stream": object_schema(_STREAM),
+    "Turn": object_schema({**_STREAM, "calls": _list({"type": "object"})}),
     "StreamSummary": object_schema(
         {
             "id": _TEXT,
@@ -229,13 +234,14 @@ ENDPOINTS: Final = (
     Endpoint(
         "get",
         "/wiretape/streams",
-        "List your streams, the latest first.",
+        "List your streams, the latest first; with `follow=1` as NDJSON, each row whenever it changes.",
         {200: object_schema({"streams": _list(_ref("Stream")), "next": _maybe(_TEXT)})},
         parameters={
             "query model": _TEXT,
             "query route": _TEXT,
             "query ending": {"enum": [*get_args(Ending)]},
             "query live": _SWITCH,
+            "query q": _TEXT,
             "query limit": {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100},
             "query before": _CURSOR,
         },
@@ -259,6 +265,41 @@ ENDPOINTS: Final = (
         },
     ),
     Endpoint("get", "/wiretape/streams/{stream}/tape", "Return the tape of one stream.", {200: "application/x-ndjson"}),
+    Endpoint(
+        "get",
+        "/wiretape/streams/{stream}/inspect",
+        "Follow the records of one stream, each with its events, what the client was sent, and repairs if wanted.",
+        {200: "application/x-ndjson"},
+        parameters={"query from": _COUNT, "query repairs": _SWITCH},
+    ),
+    Endpoint(
+        "get",
+        "/wiretape/streams/{stream}/conversation",
+        "Return the streams that tool results link with this one, in order, each with its calls.",
+        {200: object_schema({"streams": _list(_ref("Turn"))})},
+    ),
+    Endpoint(
+        "get",
+        "/wiretape/diff",
+        "Compare two streams by what they said and called, and how they ended.",
+        {200: object_schema({"a": _maybe(_ref("Stream")), "b": _maybe(_ref("Stream")), "equal": _FLAG, "*": {}})},
+        errors=(404, 413, 501),
+        parameters={"query a": _TEXT, "query b": _TEXT},
+    ),
+    Endpoint(
+        "get",
+        "/wiretape/explain",
+        "Return what endings, causes and repairs mean.",
+        {200: object_schema({name: {"type": "object"} for name in ("endings", "causes", "followed", "repairs")})},
+    ),
+    Endpoint("get", "/wiretape/ui/", "Return the inspector's page.", {200: "text/html"}, open=True),
+    Endpoint(
+        "get",
+        "/wiretape/ui/{place}",
+        "Return the inspector's page, or one of its files.",
+        {200: "text/html"},
+        open=True,
+    ),
     Endpoint(
         "get",
         "/v1/responses/{response_id}",
@@ -361,11 +402,11 @@ _ERRORS: Final = {
     415: "The request body is not JSON.",
     421: "This server has another name.",
     429: "Too many runs of this caller are active.",
-    501: "Runs need `requests = full`.",
+    501: "Runs need `requests = full`; comparing needs the command line's server.",
     502: "The upstream of a relayed run did not answer.",
     503: "There is no room for the request now.",
 }
-_IN_PATHS: Final = {"stream": _TEXT, "run_id": _RUN_ID, "response_id": _TEXT}
+_IN_PATHS: Final = {"place": _TEXT, "stream": _TEXT, "run_id": _RUN_ID, "response_id": _TEXT}
 
 
 def document() -> dict[str, Any]:

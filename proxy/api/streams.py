@@ -34,18 +34,31 @@ from ..memory import Charge
 from ..relay.app import Registry
 from ..relay.delivery import Delivery
 from ..relay.http_responses import Answer, AnswerError, error, not_earlier
-from ..store.catalogue_row import NO_FATES, Fate, StreamRow
+from ..security.access import OPERATOR
+from ..store.catalogue_row import NO_FATES, CatalogueRow, Fate, StreamRow, fated
 from ..store.folder import is_stream_id
-from ..store.store import PAGE_MAX, Batches, Filter, Store, StoreError
+from ..store.query import Query, QueryError, parse_query
+from ..store.store import PAGE_MAX, Batches, SearchError, Store, StoreError
 
-__all__ = ["Following", "StreamsApi", "not_found", "place_of", "summary_json"]
+__all__ = [
+    "Following",
+    "StreamsApi",
+    "bad_parameter",
+    "flag",
+    "hidden",
+    "not_found",
+    "place_of",
+    "row_json",
+    "summary_json",
+]
 
 _PAGE: Final = 100
 _FLAGS: Final[Mapping[str, bool]] = {"1": True, "true": True, "0": False, "false": False}
 #: The columns of a row that its caller may see.
 _SHOWN: Final = (
-    *("created", "route", "dialect", "model", "ending", "flags", "input_tokens", "output_tokens"),
-    *("first_frame_us", "first_content_us", "duration_us"),
+    *("created", "created_us", "route", "dialect", "model", "ending", "flags", "input_tokens", "output_tokens"),
+    *("first_frame_us", "first_content_us", "duration_us", "status", "path", "attempts", "lost", "spark", "silence_us"),
+    *("run", "turn"),
 )
 _TIMES: Final = ("first_frame_us", "first_content_us", "last_content_us", "longest_silence_us", "longest_pause_us")
 _KEEPALIVE: Final = b": keepalive\n\n"
@@ -65,49 +78,96 @@ class StreamsApi:
     """The endpoints below `/wiretape/streams`. `caller` is the hash of the request's credential."""
 
     def __init__(self, store: Store, registry: Registry, wall: Callable[[], float] = time.time) -> None:
-        self._store = store
-        self._wall = wall
-        self._registry = registry
+        self.store = store
+        self.wall = wall
+        self.registry = registry
         #: One at a time, since a summary holds all texts of its stream.
-        self._summarising = trio.Lock()
+        self.summarising = trio.Lock()
         #: The callers of the streams requested last. They never change.
         self._owners: dict[str, str] = {}
 
     async def page(self, caller: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return one page of the caller's streams, the latest first."""
-        which, limit, live = _filter(caller, query), _limit(query), _flag(query, "live")
+        (which, live), limit = self._filter(caller, query), _limit(query)
         rows: list[StreamRow] = []
         wanted = min(limit + 1, PAGE_MAX)  # one more than is shown, to know whether another page follows
         while True:
-            page = await self._store.list(which, wanted)
+            try:
+                page = await self.store.list(which, wanted)
+            except SearchError as unable:
+                raise _bad_filter(str(unable)) from unable
             rows += [row for row in page if live is None or self._is_live(row) == live]
             if len(rows) > limit or len(page) < wanted:
                 break
             which = replace(which, before=page[-1])
         last = rows[limit - 1].cursor if len(rows) > limit else None
-        return {"streams": [_row(row, live=self._is_live(row)) for row in rows[:limit]], "next": last}
+        return {"streams": [self.row_json(await self.fated(row)) for row in rows[:limit]], "next": last}
+
+    async def fated(self, row: StreamRow) -> StreamRow:
+        """Return the row with what became of the calls that its stream handed over."""
+        found = await self.store.rows(row.stream) if row.handed_over else None
+        return row if found is None else fated(row, found.calls, await self.store.fates(row.stream, self.wall()))
+
+    def row_json(self, row: StreamRow) -> dict[str, Any]:
+        """Return a row as JSON; of a stream that runs, as far as it has come."""
+        rows = self.registry.rows(row.stream) if (live := self._is_live(row)) else None
+        return row_json(row if rows is None else rows.stream, live=live)
+
+    async def rows(self, stream: str) -> CatalogueRow | None:
+        """Return all rows of a stream, of one that runs as far as it has come."""
+        return self.registry.rows(stream) or await self.store.rows(stream)
+
+    def _filter(self, caller: str, query: Mapping[str, str]) -> Query:
+        """Return what the parameters choose; `q` and the others must all hold."""
+        ending, live, before = query.get("ending"), flag(query, "live"), None
+        if ending is not None and ending not in get_args(Ending):
+            raise bad_parameter("ending", "one of " + ", ".join(get_args(Ending)))
+        if live and ending is not None:
+            raise bad_parameter("live", "omitted when ending is given")
+        if "before" in query:
+            before = StreamRow.at(query["before"])
+            if before is None:
+                raise bad_parameter("before", "the value of next from an earlier page")
+        try:
+            which, live_too = parse_query(query.get("q", ""), self.wall())
+        except QueryError as unclear:
+            raise _bad_filter(str(unclear)) from unclear
+        if live_too is not None and live not in (None, live_too):
+            raise bad_parameter("live", "the same as in q")
+        live = live_too if live is None else live
+        return Query(
+            replace(
+                which,
+                caller=None if caller == OPERATOR else caller,
+                model=query.get("model"),
+                route=query.get("route"),
+                ending="" if live and ending is None else ending,
+                before=before,
+            ),
+            live,
+        )
 
     def _is_live(self, row: StreamRow) -> bool:
         """Return whether the stream runs; a tape that was cut has no ending either."""
-        return not row.ending and row.stream in self._registry.live
+        return not row.ending and row.stream in self.registry.live
 
     async def one(self, caller: str, stream: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return one stream's summary."""
         began = trio.current_time()
-        whole = _flag(query, "whole") or False
-        batches = await self._open(caller, stream, began)
+        whole = flag(query, "whole") or False
+        batches = await self.open(caller, stream, began)
         summarised = Summariser()
         try:
-            async with self._summarising:
+            async with self.summarising:
                 async for batch in batches:
                     for at in range(0, len(batch), SLICE_RECORDS):
                         summarised.feed(*batch[at : at + SLICE_RECORDS])
                         await trio.lowlevel.checkpoint()
             called = next(summarised.summary.wire.calls(), None) is not None
-            fates = await self._store.fates(stream, self._wall()) if called else NO_FATES
+            fates = await self.store.fates(stream, self.wall()) if called else NO_FATES
         except StoreError:  # expired meanwhile
-            raise await _hidden(began) from None
-        live = stream in self._registry.live
+            raise await hidden(began) from None
+        live = stream in self.registry.live
         return summary_json(stream, summarised, live=live, whole=whole, damage=batches.damage, fates=fates)
 
     async def events(
@@ -117,36 +177,36 @@ class StreamsApi:
         began = trio.current_time()
         profile = cast("Profile | None", query.get("profile"))
         if profile not in (None, *get_args(Profile)):
-            raise _bad_parameter("profile", " or ".join(get_args(Profile)))
-        await self._open(caller, stream, began)
+            raise bad_parameter("profile", " or ".join(get_args(Profile)))
+        await self.open(caller, stream, began)
         after = place_of(query.get("last_event_id", "") if last_event_id is None else last_event_id)
         try:
-            following = Following(self._store, stream, profile=profile, after=after)
+            following = Following(self.store, stream, profile=profile, after=after)
             following.held = held
         except StoreError:
-            raise await _hidden(began) from None
-        return following.frames(self._registry.live.get(stream))
+            raise await hidden(began) from None
+        return following.frames(self.registry.live.get(stream))
 
     async def tape(self, caller: str, stream: str, held: Charge | None = None) -> AsyncGenerator[bytes]:
         """Return the body of one stream's tape."""
-        batches = await self._open(caller, stream, trio.current_time())
+        batches = await self.open(caller, stream, trio.current_time())
         batches.held = held
         return _tape(batches)
 
-    async def _open(self, caller: str, stream: str, began: float) -> Batches:
-        """Return the tape if it is the caller's; raise `AnswerError` otherwise."""
+    async def open(self, caller: str, stream: str, began: float) -> Batches:
+        """Return the tape if the caller may see it; raise `AnswerError` otherwise."""
         try:
-            if is_stream_id(stream) and await self._owner(stream) == caller:
-                return self._store.read(stream)
+            if is_stream_id(stream) and (caller == OPERATOR or await self._owner(stream) == caller):
+                return self.store.read(stream)
         except (StoreError, TapeError, StopAsyncIteration):
             pass
-        raise await _hidden(began)
+        raise await hidden(began)
 
     async def _owner(self, stream: str) -> str | None:
         """Return a stream's caller, remembered so that repeated requests neither read tapes nor measure time."""
         owner = self._owners.pop(stream, None)
         if owner is None:
-            first, *_ = await anext(self._store.read(stream))
+            first, *_ = await anext(self.store.read(stream))
             given = first.keys.get("caller") if first.kind == "open" else None
             if not isinstance(given, str):
                 return None
@@ -170,52 +230,46 @@ async def _tape(batches: Batches) -> AsyncGenerator[bytes]:
         yield dumps({"damage": damage}) + b"\n"
 
 
-async def _hidden(began: float) -> AnswerError:
+async def hidden(began: float) -> AnswerError:
     """Return the error for a hidden stream, when it reveals nothing."""
     await not_earlier(began)
     return AnswerError(not_found())
 
 
+def row_json(row: StreamRow, *, live: bool) -> dict[str, Any]:
+    """Return a row of the list as JSON."""
+    shown = {name: getattr(row, name) for name in _SHOWN}
+    tools = [{"name": name, "state": state} for name, state in row.tools]
+    empty = {name: getattr(row, name) or None for name in ("model", "ending", "path", "created_us")}
+    return {"id": row.stream, "live": live, **shown, **empty, "repairs": sum(row.repairs.values()), "tools": tools}
+
+
 # -- query parameters -------------------------------------------------------------------------------------------------
-
-
-def _filter(caller: str, query: Mapping[str, str]) -> Filter:
-    ending, before = query.get("ending"), None
-    if ending is not None and ending not in get_args(Ending):
-        raise _bad_parameter("ending", "one of " + ", ".join(get_args(Ending)))
-    if _flag(query, "live"):
-        if ending is not None:
-            raise _bad_parameter("live", "omitted when ending is given")
-        ending = ""
-    if "before" in query:
-        before = StreamRow.at(query["before"])
-        if before is None:
-            raise _bad_parameter("before", "the value of next from an earlier page")
-    return Filter(caller=caller, model=query.get("model"), route=query.get("route"), ending=ending, before=before)
 
 
 def _limit(query: Mapping[str, str]) -> int:
     text = query.get("limit", str(_PAGE))
     if not re.fullmatch(r"[0-9]{1,6}", text, re.ASCII) or not 1 <= int(text) <= PAGE_MAX:
-        raise _bad_parameter("limit", f"a number from 1 to {PAGE_MAX}")
+        raise bad_parameter("limit", f"a number from 1 to {PAGE_MAX}")
     return int(text)
 
 
-def _flag(query: Mapping[str, str], name: str) -> bool | None:
+def flag(query: Mapping[str, str], name: str) -> bool | None:
+    """Return a switch; None if it is not given."""
     text = query.get(name)
     if text is not None and text.lower() not in _FLAGS:
-        raise _bad_parameter(name, "1 or 0")
+        raise bad_parameter(name, "1 or 0")
     return None if text is None else _FLAGS[text.lower()]
 
 
-def _bad_parameter(name: str, allowed: str) -> AnswerError:
+def bad_parameter(name: str, allowed: str) -> AnswerError:
+    """Return the error for a parameter with another value."""
     message = f"{name} must be {allowed}."
     return AnswerError(error(400, message, type="invalid_request_error", code="invalid_parameter", param=name))
 
 
-def _row(row: StreamRow, *, live: bool) -> dict[str, Any]:
-    shown = {name: getattr(row, name) for name in _SHOWN}
-    return {"id": row.stream, "live": live, **shown, "model": row.model or None, "ending": row.ending or None}
+def _bad_filter(message: str) -> AnswerError:
+    return AnswerError(error(400, message, type="invalid_request_error", code="invalid_parameter", param="q"))
 
 
 # -- the events of one stream -----------------------------------------------------------------------------------------
@@ -229,6 +283,11 @@ def place_of(last_event_id: str) -> tuple[int, int] | None:
 
 class Following:
     """One reader of one stream. It pulls from the tape by position, so a slow reader delays no other."""
+
+    #: What a reader gets after a silence.
+    keepalive: bytes = _KEEPALIVE
+    #: Records read before other tasks run.
+    at_once = SLICE_RECORDS
 
     def __init__(
         self, store: Store, stream: str, *, profile: Profile | None = None, after: tuple[int, int] | None = None
@@ -259,8 +318,8 @@ class Following:
     async def take(self) -> bytes | None:
         """Return the next frames, or a comment after a silence, or None at the end."""
         while not self._ended:
-            records, self._records = self._records[:SLICE_RECORDS], self._records[SLICE_RECORDS:]
-            data = b"".join(self._frames(records)) if records else await self._wait()
+            records, self._records = self._records[: self.at_once], self._records[self.at_once :]
+            data = b"".join(self.shown(records)) if records else await self._wait()
             if data:
                 return data
             await trio.lowlevel.checkpoint()
@@ -277,17 +336,22 @@ class Following:
             except (WiretapeError, OSError):
                 self._ended = True
                 message = "the rest of this stream's tape is not available"
-                return _notice("error", {"code": "tape_broken", "message": message})
+                return self.notice("error", {"code": "tape_broken", "message": message})
             if self._records:
                 self._next_n = self._records[-1].n + 1
                 return b""
             self._ended = True
-            return _notice("damage", [fault._asdict() for fault in batches.damage]) if batches.damage else b""
+            return self.notice("damage", [fault._asdict() for fault in batches.damage]) if batches.damage else b""
         assert silence.cancelled_caught, "everything else returns"
         self._batches = None  # its read may have taken a batch when the deadline cancelled it
-        return _KEEPALIVE
+        return self.keepalive
 
-    def _frames(self, records: list[Record]) -> Iterator[bytes]:
+    def notice(self, kind: str, value: Any) -> bytes:
+        """Return an event without an id, so that no reader resumes after it."""
+        return b"event: wiretape.%b\ndata: %b\n\n" % (kind.encode(), dumps({kind: value}))
+
+    def shown(self, records: list[Record]) -> Iterator[bytes]:
+        """Yield what the reader gets because of these records."""
         for record in records:
             ordinal = 0
             for given in self._emitter.feed(record):
@@ -329,11 +393,6 @@ def _with_id(frame: Frame | bytes, record: Record, name: bytes) -> bytes:
     if frame.id is not None:  # the last id counts
         return b"%b\nid: %b\n\n" % (raw.strip(b"\r\n"), name)
     return b"id: %b\n%b" % (name, raw.lstrip(b"\r\n"))
-
-
-def _notice(kind: str, value: Any) -> bytes:
-    """Return an event without an id, so that no reader resumes after it."""
-    return b"event: wiretape.%b\ndata: %b\n\n" % (kind.encode(), dumps({kind: value}))
 
 
 # -- the summary of one stream ----------------------------------------------------------------------------------------

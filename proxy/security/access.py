@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,10 @@ __all__ = [
     "LOCAL",
     "METHODS",
     "OPEN_PATHS",
+    "OPERATOR",
     "OWN_PATHS",
+    "PAGE_HEADERS",
+    "PAGE_PATH",
     "Admission",
     "Keys",
     "Refusal",
@@ -37,9 +41,11 @@ __all__ = [
     "content_type_refusal",
     "cors_headers",
     "credentials",
+    "operator_token",
     "page_refusal",
     "preflight",
     "salt_of",
+    "write_whole",
 ]
 
 #: The methods that are relayed. TRACE would send the client's headers back (C25).
@@ -50,6 +56,22 @@ OPEN_PATHS: Final = (b"/wiretape/healthz", b"/wiretape/readyz")
 
 #: Wiretape's own endpoints.
 OWN_PATHS: Final = b"/wiretape/"
+
+#: The inspector's page, which holds no data and is public, and the headers of everything there.
+PAGE_PATH: Final = b"/wiretape/ui"
+PAGE_HEADERS: Final = (
+    (
+        b"content-security-policy",
+        (
+            b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+            b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+            b"trusted-types 'none'"
+        ),
+    ),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
 
 _LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - compared, not listened on
@@ -80,7 +102,15 @@ _EXPOSED: Final = (
     ),
 )
 
+#: The caller who presents the operator token: sees the streams of all callers. No hash has an asterisk.
+OPERATOR: Final = "*"
+
 _SALT_FILE: Final = "caller.salt"
+_TOKEN_FILE: Final = "operator.token"  # noqa: S105 - its name
+#: Any credential that begins with it is an operator token, or a wrong one, and never a provider's key.
+_TOKEN_PREFIX: Final = b"wiretape_operator_"
+#: The token of a process, until its data folder has another one.
+_OWN_TOKEN: Final = _TOKEN_PREFIX.decode() + secrets.token_urlsafe(SALT_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +137,9 @@ class Refusal:
 class Keys:
     """Wiretape's own keys and the salt for caller hashes."""
 
-    def __init__(self, keys: tuple[Key, ...], salt: bytes) -> None:
+    def __init__(self, keys: tuple[Key, ...], salt: bytes, operator: str = "") -> None:
+        """`operator` is the operator token, or empty."""
+        self._operator = _digest(operator.encode()) if operator else b""
         self._digests = tuple(_digest(key.secret.reveal().encode("utf-8", "surrogateescape")) for key in keys)
         self._salt = salt
         #: Callers must present one of the keys; then none of their credentials is passed on.
@@ -116,12 +148,16 @@ class Keys:
     def caller(self, headers: Iterable[Header]) -> str | None:
         """Return a keyed hash of the caller's credential, or None if a key is required and this is not one."""
         presented = credentials(headers)
+        for credential in presented:
+            if credential.startswith(_TOKEN_PREFIX):
+                right = hmac.compare_digest(self._operator, _digest(credential))
+                return OPERATOR if right and len(presented) == 1 else None
         if self._digests:
             if len(presented) != 1:
                 return None
             digest, known = _digest(presented[0]), False
-            for own in self._digests:  # all of them, so that the time does not depend on which one fits
-                known |= hmac.compare_digest(own, digest)
+            for each in self._digests:  # all of them, so that the time does not depend on which one fits
+                known |= hmac.compare_digest(each, digest)
             if not known:
                 return None
         elif not presented:
@@ -150,11 +186,16 @@ def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers
         return refused
     if scope["method"] not in METHODS:
         return Refusal(405, "method_not_allowed", "Method not relayed.", ((b"allow", ", ".join(METHODS).encode()),))
-    if raw_path in OPEN_PATHS:
+    if raw_path in OPEN_PATHS or raw_path == PAGE_PATH or raw_path.startswith(PAGE_PATH + b"/"):
         return Admission(headers=headers, caller="", place=None)
     if query and has_credential(query):
         return Refusal(400, "key_in_query", "Keys in URLs end up in logs. Send the key as Authorization: Bearer <key>.")
-    caller = keys.caller(headers)
+    own = raw_path.startswith(OWN_PATHS)
+    # The operator token goes to no upstream, wherever it is, and onto no tape.
+    leaks = not own and _TOKEN_PREFIX in b"\n".join(
+        [raw_path, query, *map(itemgetter(1), scope.get("headers", headers))]
+    )
+    caller = None if leaks else keys.caller(headers)
     if caller is None:
         return Refusal(
             401,
@@ -163,7 +204,7 @@ def admit(config: Config, keys: Keys, scope: Mapping[str, Any], headers: Headers
             ((b"www-authenticate", b"Bearer"),),
         )
     found = place(config, raw_path)
-    if found is None and not raw_path.startswith(OWN_PATHS):
+    if found is None and not own:
         return Refusal(404, "not_found", "No such path. Paths begin with /v1/, /ROUTE/v1/ or /wiretape/.")
     return Admission(headers=headers, caller=caller, place=found)
 
@@ -261,31 +302,49 @@ def _refuse_shape(headers: Headers, query: bytes) -> Refusal | None:
 
 def salt_of(folder: Path | None) -> bytes:
     """Return the salt kept in the data folder, creating it if needed; without a folder, one for this process."""
-    if folder is None:
-        return secrets.token_bytes(SALT_BYTES)
-    path = folder / _SALT_FILE
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return _create_salt(path)
-    with os.fdopen(handle, "rb") as file:
-        salt = file.read(SALT_BYTES + 1)
+    salt = _kept(folder, _SALT_FILE, secrets.token_bytes(SALT_BYTES))
     if len(salt) != SALT_BYTES:
         raise OSError(f"{_SALT_FILE} in the data folder is not {SALT_BYTES} bytes long")
     return salt
 
 
-def _create_salt(path: Path) -> bytes:
-    """Rename a file that is complete: a crash leaves a whole salt or none. One process at a time holds the folder."""
+def operator_token(folder: Path | None) -> str:
+    """Return the operator token kept in the data folder, creating it if needed; without a folder, one for this process.
+
+    It gives nothing away: a reader of the folder can read every tape.
+    """
+    token = _OWN_TOKEN
+    with suppress(OSError):  # a full disk keeps no server from starting: the token is this process's then
+        token = _kept(folder, _TOKEN_FILE, token.encode()).decode("ascii", "replace").strip()
+    if len(token) < len(_OWN_TOKEN) or not token.startswith(_TOKEN_PREFIX.decode()):
+        raise OSError(f"{_TOKEN_FILE} in the data folder is not a token: remove it to get another one")
+    return token
+
+
+def _kept(folder: Path | None, name: str, fresh: bytes) -> bytes:
+    """Return the first bytes of a file of the data folder; of a new one what is `fresh`."""
+    if folder is None:
+        return fresh
+    path = folder / name
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        write_whole(path, fresh)
+        return fresh
+    with os.fdopen(handle, "rb") as file:
+        return file.read(4 * SALT_BYTES)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Rename a file that is complete: a crash leaves a whole one or none. One process at a time holds the folder."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    salt, temporary = secrets.token_bytes(SALT_BYTES), path.with_name(f"{_SALT_FILE}.new")
+    temporary = path.with_name(f"{path.name}.new")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
-        file.write(salt)
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
-    return salt
 
 
 def _digest(value: bytes) -> bytes:

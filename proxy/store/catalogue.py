@@ -6,13 +6,13 @@ at once, so no second one ever does: other processes only `peek`.
 """
 
 import sqlite3
+import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import fields
 from itertools import chain, islice
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,19 +22,34 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.core.json_text import dumps, parse
 from wiretape.events.tape.record import Record
 
-from ..limits import SAME_CALLS_MAX
-from .catalogue_row import Alike, AnswerRow, CallRow, CatalogueRow, Fate, Key, StreamRow, fates, key_of, row_of_tape
+from ..limits import READING_BYTES, READING_PACE_S, READING_REST_S, SAME_CALLS_MAX
+from .catalogue_row import (
+    Alike,
+    AnswerRow,
+    CallRow,
+    CatalogueRow,
+    Fate,
+    Key,
+    StreamRow,
+    columns_of,
+    fates,
+    key_of,
+    read_whole,
+    row_of_tape,
+)
 from .folder import Folder, days_in, tapes_in
-from .store import Filter, StoreError
-from .tape_file import records_of
+from .store import Filter, SearchError, StoreError
+from .tape_file import TapeReader, opened_for_reading, records_of
 
-__all__ = ["Book", "Catalogue", "Rows", "peek", "read_row", "reindex"]
+__all__ = ["SEARCHABLE", "Book", "Catalogue", "Rows", "peek", "read_row", "reindex"]
 
 _T = TypeVar("_T")
 _Row = TypeVar("_Row", StreamRow, CallRow, AnswerRow)
 
 #: Stored in the file. A file with another version is rebuilt, because its rows mean something else.
-_VERSION: Final = 4
+_VERSION: Final = 5
+#: How far a tape was read if its text is in the index; 1 if it is not.
+SEARCHABLE: Final = 2
 #: Tapes indexed between two questions while the catalogue catches up: about 50 ms.
 _STEP: Final = 20
 #: Rebuilds per run: a disk that keeps damaging the file must not keep us busy.
@@ -50,13 +65,24 @@ _SCHEMA: Final = f"""
     CREATE INDEX streams_by_run ON streams (run) WHERE run IS NOT NULL;
     CREATE INDEX streams_by_session ON streams (session) WHERE session IS NOT NULL;
     CREATE INDEX runs ON streams (created, stream) WHERE turn = 1;
+    CREATE INDEX streams_by_read ON streams (read, created);
     CREATE TABLE calls ({_COLUMNS[CallRow]}, PRIMARY KEY (caller, call, handed_us, stream));
     CREATE INDEX calls_by_stream ON calls (stream);
     CREATE TABLE answers ({_COLUMNS[AnswerRow]}, PRIMARY KEY (caller, call, arrived_us, stream));
     CREATE INDEX answers_by_stream ON answers (stream);
     CREATE INDEX answers_by_call ON answers (made_by);
 """
-_MEMBERS: Final = {kind: attrgetter(*columns.split(", ")) for kind, columns in _COLUMNS.items()}
+#: The text of each stream, by the row of its stream. It holds the text itself: without it, SQLite before 3.43 cannot
+#: remove an entry.
+_WORDS: Final = "CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(text)"
+_FORGET_WORDS: Final = "DELETE FROM words WHERE rowid IN (SELECT rowid FROM streams WHERE stream = ?)"
+#: Columns that hold JSON, or nothing if it is empty, and what their values are.
+_AS_JSON: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "flags": lambda flags: tuple(flags or ()),
+    "repairs": lambda repairs: repairs or {},
+    "tools": lambda calls: tuple((name, state) for name, state in calls or ()),
+    "spark": lambda points: points and tuple(points),
+}
 _MARKS: Final = {kind: ",".join("?" * len(fields(kind))) for kind in _TABLES}
 _INSERT: Final = {kind: f"INSERT INTO {_TABLES[kind]} ({_COLUMNS[kind]}) VALUES ({_MARKS[kind]})" for kind in _TABLES}  # noqa: S608 - our own words
 
@@ -73,13 +99,26 @@ class Rows:
 
     def page(self, which: Filter, limit: int) -> list[StreamRow]:
         """Return one page, the latest first."""
-        terms = [f"{name} = ?" for name in which.words] + ["turn = 1"] * which.runs
-        values: list[Any] = [*which.words.values()]
-        if which.before is not None:
-            terms.append("(created, stream) < (?, ?)")
-            values += which.before.place
-        where = f"WHERE {' AND '.join(terms)}" if terms else ""
-        return self._select(StreamRow, f"{where} ORDER BY created DESC, stream DESC LIMIT ?", *values, limit)
+        where, values = _where(which)
+        try:
+            return self._select(StreamRow, f"{where} ORDER BY created DESC, stream DESC LIMIT ?", *values, limit)
+        except sqlite3.OperationalError as error:
+            if which.text and ("words" in str(error) or "fts5" in str(error)):
+                why = "search = false, requests = hash, or SQLite without FTS5"
+                raise SearchError(f"Texts are not searched here: {why}.") from error
+            raise
+
+    def count(self, which: Filter) -> int:
+        """Return how many streams all pages have."""
+        where, values = _where(which)
+        return int(self.base.execute(f"SELECT count(*) FROM streams {where}", values).fetchone()[0])  # noqa: S608 - our own words
+
+    def rows(self, stream: str) -> CatalogueRow | None:
+        """Return all rows of a stream, the calls in order."""
+        where = "WHERE stream = ? ORDER BY rowid"
+        found = self._select(StreamRow, where, stream)
+        calls, answers = self._select(CallRow, where, stream), self._select(AnswerRow, where, stream)
+        return CatalogueRow(found[0], tuple(calls), tuple(answers)) if found else None
 
     def alike(self, key: Key, *, lost: bool = False) -> Alike:
         """Return all calls and results with this key, for a lost call with its caller and id; of many the latest."""
@@ -105,9 +144,25 @@ class Rows:
         for row in self.base.execute(f"SELECT {columns} FROM {_TABLES[kind]} {rest}", values):  # noqa: S608 - our own words
             named: dict[str, Any] = dict(zip(columns.split(", "), row, strict=True))
             if kind is StreamRow:
-                named["flags"] = tuple(parse(named["flags"].encode()))
+                named |= {name: made(parse((named[name] or "null").encode())) for name, made in _AS_JSON.items()}
             found.append(kind(**named))
         return found
+
+
+def _where(which: Filter) -> tuple[str, list[Any]]:
+    """Return the condition of a filter and its values."""
+    terms = [f"{name} = ?" for name in which.words] + ["turn = 1"] * which.runs
+    values: list[Any] = [*which.words.values()]
+    for term in which.terms:
+        terms.append(term.sql)
+        values += term.values
+    if which.text:
+        terms.append("rowid IN (SELECT rowid FROM words WHERE words MATCH ?)")
+        values.append(which.text)
+    if which.before is not None:
+        terms.append("(created, stream) < (?, ?)")
+        values += which.before.place
+    return (f"WHERE {' AND '.join(terms)}" if terms else ""), values
 
 
 def peek(root: Path, question: Callable[[Rows], _T]) -> _T | None:
@@ -156,8 +211,12 @@ def reindex(folder: Folder) -> int:
 class Catalogue:
     """The catalogue as the serving task sees it; a thread of its own does the work."""
 
-    def __init__(self, folder: Folder, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Folder, warn: Callable[[str], None], on_read: Callable[[StreamRow], None], *, search: bool
+    ) -> None:
         """Return at once. In the thread, missing tapes are added and a damaged file is replaced."""
+        self._on_read = on_read
+        self._search = search
         self._folder = folder
         self._warn = warn
         self._trio = trio.lowlevel.current_trio_token()
@@ -170,7 +229,10 @@ class Catalogue:
         self._behind = False
         self._rebuilds_left = _REBUILDS
         self._thread = ThreadPoolExecutor(1, "wiretape-catalogue")
+        self._news, self._closed = threading.Event(), threading.Event()
         self._thread.submit(self._catch_up)
+        self._reader = threading.Thread(target=self._read_ended, name="wiretape-reader", daemon=True)
+        self._reader.start()
 
     def enter(self, stream: str, path: str, row: CatalogueRow | None) -> None:
         """Add an ended stream: its rows, or its tape to find them in. Known at once, written with the next `write`."""
@@ -199,6 +261,9 @@ class Catalogue:
     def close(self) -> None:
         """Write everything entered and close the file. Blocks; call it in a thread."""
         self._closing = True
+        self._closed.set()
+        self._news.set()
+        self._reader.join()
         self._thread.submit(self._drain)
         self._thread.shutdown()
         if self._book is not None:
@@ -218,8 +283,39 @@ class Catalogue:
                 rows.append(row)
         if rows or self._behind:
             self._with_book(lambda book: book.enter(rows), None)
+            self._news.set()
+
+    def _read_ended(self) -> None:
+        """Read whole tapes for their rows and the search, slowly, in a thread of its own."""
+        while self._news.wait() and not self._closed.wait(READING_REST_S):
+            self._news.clear()
+            done = True  # a catalogue that takes nothing now is tried again after the next stream
+            while done and not self._closed.is_set():
+                done = False
+                for row in self._thread.submit(self._with_book, Book.unread, list[StreamRow]()).result():
+                    done = self._read(row) or done
+
+    def _read(self, row: StreamRow) -> bool:
+        """Complete a row; return whether that was written."""
+        try:
+            row, text = read_whole(row, self._records(self._folder.ended_path(row.stream) or ""))
+        except Exception:  # noqa: BLE001 - a bug in our reading must hide neither this tape nor any other
+            text = ""
+        if self._closed.is_set():
+            return False
+        done: bool = self._thread.submit(self._with_book, lambda book: book.complete(row, text), False).result()
+        with suppress(trio.RunFinishedError):
+            self._trio.run_sync_soon(self._on_read, row)
+        return done
+
+    def _records(self, path: str) -> Iterator[Record]:
+        reader = TapeReader(lambda: opened_for_reading(path))
+        with suppress(OSError, TapeError):  # expired, or cut: what was read is all there is
+            while (records := reader.read(READING_BYTES)) and not self._closed.wait(READING_PACE_S):
+                yield from records
 
     def _catch_up(self) -> None:
+        self._news.set()
         if not self._closing and self._with_book(lambda book: book.catch_up(), False):
             with suppress(RuntimeError):  # shut down meanwhile
                 self._thread.submit(self._catch_up)
@@ -232,7 +328,7 @@ class Catalogue:
         for _ in range(2):
             try:
                 if self._book is None:
-                    self._book = Book(self._folder)
+                    self._book = Book(self._folder, search=self._search)
                 done = work(self._book)
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
@@ -263,9 +359,12 @@ class Catalogue:
 class Book(Rows):
     """The file itself, used by one thread at a time."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, *, search: bool = True) -> None:
+        """With `search` it also has the text of each answer."""
         self._folder = folder
         self._steps: Generator[bool] | None = None
+        #: It has an index of texts.
+        self.searchable = False
         path = folder.root / "catalogue.db"
         path.touch(mode=0o600)
         super().__init__(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
@@ -273,19 +372,26 @@ class Book(Rows):
             self.base.execute("PRAGMA journal_mode = WAL")
             self.base.execute("PRAGMA synchronous = NORMAL")
             self.base.execute(f"PRAGMA cache_size = -{_PAGES_KB}")
-            self._make_tables()
+            self._make_tables(search=search)
         except BaseException:
             self.base.close()
             raise
 
-    def _make_tables(self) -> None:
+    def _make_tables(self, *, search: bool) -> None:
         (version,) = self.base.execute("PRAGMA user_version").fetchone()
         if version != _VERSION:
+            self.base.execute("DROP TABLE IF EXISTS words")  # with its own tables
             for (name,) in self.base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
                 self.base.execute(f'DROP TABLE "{name}"')
             self.base.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
         elif (verdict := self.base.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(verdict)
+        with suppress(sqlite3.OperationalError):  # this SQLite has no FTS5
+            if search:
+                self.base.execute(_WORDS)
+                self.searchable = True
+            else:
+                self.base.executescript("UPDATE streams SET read = 1 WHERE read > 1; DROP TABLE IF EXISTS words;")
 
     def close(self) -> None:
         """Close the file, which takes in its log."""
@@ -306,10 +412,27 @@ class Book(Rows):
             self.base.execute("BEGIN")
             self._delete([(row.stream.stream,) for row in found])
             for stream, calls, answers in found:
-                for row in (stream, *calls, *answers):
-                    members = _MEMBERS[type(row)](row)
-                    values = [dumps(each).decode() if isinstance(each, tuple) else each for each in members]
-                    self.base.execute(_INSERT[type(row)], values)
+                rows_: list[StreamRow | CallRow | AnswerRow] = [stream, *calls, *answers]
+                for row in rows_:
+                    self.base.execute(_INSERT[type(row)], columns_of(row))
+
+    def complete(self, row: StreamRow, text: str) -> bool:
+        """Write what the whole tape of a stream says; return whether its row is still there."""
+        values = dumps(row.repairs).decode(), row.silence_us, dumps(row.spark).decode(), 1 + self.searchable, row.stream
+        with self.base:
+            self.base.execute("BEGIN")
+            sql = "UPDATE streams SET repairs = ?, silence_us = ?, spark = ?, read = ? WHERE stream = ?"
+            done = self.base.execute(sql, values).rowcount > 0
+            if self.searchable:
+                self.base.execute(_FORGET_WORDS, (row.stream,))
+                sql = "INSERT INTO words (rowid, text) SELECT rowid, ? FROM streams WHERE stream = ?"
+                self.base.execute(sql, (text, row.stream))
+        return done
+
+    def unread(self) -> list[StreamRow]:
+        """Return some streams whose tapes were not read so far, the latest first."""
+        where = "WHERE read < ? ORDER BY created DESC LIMIT ?"
+        return self._select(StreamRow, where, 1 + self.searchable, _STEP)
 
     def forget(self, streams: Iterable[str]) -> None:
         """Remove the rows of these streams."""
@@ -318,6 +441,8 @@ class Book(Rows):
             self._delete([(stream,) for stream in streams])
 
     def _delete(self, keys: Sequence[tuple[str]]) -> None:
+        if self.searchable:
+            self.base.executemany(_FORGET_WORDS, keys)
         for table in _TABLES.values():
             self.base.executemany(f"DELETE FROM {table} WHERE stream = ?", keys)  # noqa: S608 - our own words
 

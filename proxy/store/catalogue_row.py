@@ -12,7 +12,9 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -20,12 +22,21 @@ import orjson
 
 from wiretape.events.core.json_text import ABSENT, as_list, as_object, dumps, parse
 from wiretape.events.core.lifecycle import TABLE, State, Trigger
-from wiretape.events.emit import Emitter
+from wiretape.events.emit import Emitter, Summariser
 from wiretape.events.folds.summary import StreamSummary
-from wiretape.events.folds.wire import Call
-from wiretape.events.tape.record import NO_KEYS, Record
+from wiretape.events.folds.wire import UPSTREAM_CALL, Call
+from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 
-from ..limits import ABANDONED_AFTER_S, DIGESTED_BYTES_MAX, PARSE_INLINE_BYTES_MAX, REQUEST_END_BYTES
+from ..limits import (
+    ABANDONED_AFTER_S,
+    DIGESTED_BYTES_MAX,
+    PARSE_INLINE_BYTES_MAX,
+    REQUEST_END_BYTES,
+    SEARCHED_CHARS_MAX,
+    SPARK_POINTS,
+    TOOL_NAME_CHARS_MAX,
+    TOOLS_LISTED_MAX,
+)
 
 __all__ = [
     "NO_FATES",
@@ -39,13 +50,16 @@ __all__ = [
     "Link",
     "Running",
     "StreamRow",
+    "columns_of",
     "digest",
     "digests",
+    "fated",
     "fates",
     "find_calls",
     "key_of",
     "links",
     "opened_row",
+    "read_whole",
     "request_digest",
     "row_of",
     "row_of_tape",
@@ -92,6 +106,22 @@ class StreamRow:
     run: str | None = None
     turn: int | None = None
     session: str | None = None
+    #: When it began, in microseconds since 1970.
+    created_us: int = 0
+    #: The HTTP status that the client got, and the path that it asked for.
+    status: int | None = None
+    path: str = ""
+    attempts: int = 0
+    #: How often each repair was made.
+    repairs: Mapping[str, int] = field(default_factory=dict[str, int])
+    #: Name and state of each tool call in its own stream, up to a bound; and how many calls no client could run.
+    tools: tuple[tuple[str, str], ...] = ()
+    lost: int = 0
+    #: What `read_whole` adds: the longest silence, and the bytes received in each fortieth of the duration.
+    silence_us: int | None = None
+    spark: tuple[int, ...] | None = None
+    #: How far the ended tape was read for that: 1, or 2 with its text.
+    read: int = 0
 
     @property
     def place(self) -> tuple[int, str]:
@@ -102,6 +132,11 @@ class StreamRow:
     def cursor(self) -> str:
         """The place, as a caller gives it back to get the next page."""
         return f"{self.created}.{self.stream}"
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether the stream has ended and left calls to its client, of which other streams may know more."""
+        return bool(self.ending) and any(state == State.RUNNING.value for _, state in self.tools)
 
     @staticmethod
     def at(cursor: str) -> "StreamRow | None":
@@ -149,6 +184,17 @@ class AnswerRow:
     request: str = ""
 
 
+def columns_of(row: StreamRow | CallRow | AnswerRow) -> list[Any]:
+    """Return the values of a row as SQLite keeps them: tuples and tables as JSON, or NULL if empty."""
+    values = _MEMBERS[type(row)](row)
+    return [each if not isinstance(each, tuple | dict) else dumps(each).decode() if each else None for each in values]
+
+
+_MEMBERS: Final[Mapping[type[Any], Callable[[Any], tuple[Any, ...]]]] = {
+    kind: attrgetter(*(each.name for each in fields(kind))) for kind in (StreamRow, CallRow, AnswerRow)
+}
+
+
 class CatalogueRow(NamedTuple):
     """All rows of one tape."""
 
@@ -163,7 +209,7 @@ def row_of_tape(stream: str, records: Iterable[Record]) -> CatalogueRow:
     for record in records:
         emitter.feed(record)
         summary.take(record, emitter.wire)
-    return row_of(stream, summary)
+    return row_of(stream, summary, emitter.ledger.counts)
 
 
 def opened_row(
@@ -173,8 +219,10 @@ def opened_row(
     created = opening.get("created")
     model = as_object(request.get("facts")).get("model")
     named = map(opening.get, ("caller", "route", "dialect", "run", "session"))
-    caller, route, dialect, run, session, model = _texts(*named, model)
+    caller, route, dialect, run, session, model, path = _texts(*named, model, request.get("path"))
     created = created if type(created) is int and 0 <= created <= _CREATED_MAX else 0
+    created_us = opening.get("created_us")
+    known = type(created_us) is int and created_us // _SECOND_US == created
     return StreamRow(
         stream=stream,
         created=created,
@@ -185,36 +233,49 @@ def opened_row(
         run=run or None,
         turn=_natural(turn.get("turn")) if run and turn else None,
         session=session or None,
+        created_us=int(created_us or 0) if known else created * _SECOND_US,
+        path=path,
     )
 
 
-def row_of(stream: str, summary: StreamSummary) -> CatalogueRow:
+def row_of(stream: str, summary: StreamSummary, repairs: Mapping[str, int]) -> CatalogueRow:
     """Return the rows of a stream."""
+    called = list(summary.wire.all_calls())
     begun = opened_row(stream, summary.opening, summary.request, summary.turn)
-    created_us = summary.opening.get("created_us")
-    known = type(created_us) is int and created_us // 1_000_000 == begun.created
-    opened_us = int(created_us or 0) if known else begun.created * 1_000_000
     usage = summary.wire.usage
     model, ending, *flags = _texts(summary.wire.model, summary.ending, *summary.flags)
+    lost = (State.DROPPED, State.MALFORMED)
     row = replace(
         begun,
         model=begun.model or model,
         ending=ending,
         flags=tuple(flags) if summary.end is not None else (),
-        input_tokens=_count(usage or {}, _INPUT),
-        output_tokens=_count(usage or {}, _OUTPUT),
+        input_tokens=_count(usage, _INPUT) if usage else None,
+        output_tokens=_count(usage, _OUTPUT) if usage else None,
         usage=None if usage is None else dumps(usage).decode("utf-8", "replace"),
         first_frame_us=summary.first_frame_us,
         first_content_us=summary.first_content_us,
         duration_us=None if summary.end is None else summary.end.t,
+        status=status if type(status := summary.status) is int and 0 < status < 1_000 else None,
+        attempts=len(summary.attempts),
+        repairs=dict(repairs),
+        tools=_tools(called) if called else (),
+        lost=len([call for call in called if call.state in lost and call.number > UPSTREAM_CALL]) if called else 0,
     )
-    return CatalogueRow(row, tuple(_calls(row, summary, opened_us)), tuple(_answers(row, summary.results, opened_us)))
+    return CatalogueRow(row, tuple(_calls(row, summary, called)), tuple(_answers(row, summary.results)))
 
 
-def _calls(row: StreamRow, summary: StreamSummary, opened_us: int) -> Iterator[CallRow]:
+def _tools(called: Iterable[Call]) -> tuple[tuple[str, str], ...]:
+    """Return name and state of the first calls."""
+    return tuple(
+        (_texts(call.name[:TOOL_NAME_CHARS_MAX])[0], call.state.value) for call in islice(called, TOOLS_LISTED_MAX)
+    )
+
+
+def _calls(row: StreamRow, summary: StreamSummary, called: Iterable[Call]) -> Iterator[CallRow]:
     """Of calls that share an id within a stream the first counts, as in the whole catalogue."""
     calls: dict[str, Call] = {}
-    for call in summary.wire.all_calls():
+    for call in called:
         calls.setdefault(_texts(call.id)[0], call)
     calls.pop("", None)
     handed = {key: call.arguments for key, call in calls.items() if call.state is State.RUNNING}
@@ -226,13 +287,13 @@ def _calls(row: StreamRow, summary: StreamSummary, opened_us: int) -> Iterator[C
             stream=row.stream,
             name=_texts(call.name)[0],
             state=call.state.value,
-            handed_us=opened_us + (summary.handed_us or row.duration_us or 0),
+            handed_us=row.created_us + (summary.handed_us or row.duration_us or 0),
             arguments=arguments.get(key, ""),
             messages=_natural(summary.request.get("messages")),
         )
 
 
-def _answers(row: StreamRow, keys: Mapping[str, Any], opened_us: int) -> Iterator[AnswerRow]:
+def _answers(row: StreamRow, keys: Mapping[str, Any]) -> Iterator[AnswerRow]:
     seen = {""}
     for result in map(as_object, as_list(keys.get("results"))):
         key, name, arguments, made_by = _texts(*map(result.get, ("id", "name", "arguments", "stream")))
@@ -247,10 +308,25 @@ def _answers(row: StreamRow, keys: Mapping[str, Any], opened_us: int) -> Iterato
             arguments=arguments,
             after=_natural(keys.get("after")),
             failed=result.get("failed") is True,
-            arrived_us=opened_us,
+            arrived_us=row.created_us,
             made_by=made_by,
             request=_texts(keys.get("request"))[0],
         )
+
+
+def read_whole(row: StreamRow, records: Iterable[Record]) -> tuple[StreamRow, str]:
+    """Return the row of a tape with what takes longer than its end may, and all text of the model, calls included."""
+    step_us, spark, summarised = max(1, (row.duration_us or 0) // SPARK_POINTS), [0] * SPARK_POINTS, Summariser()
+    for record in records:
+        if record.kind in RECEIVED:
+            spark[min(record.t // step_us, SPARK_POINTS - 1)] += len(record.raw or b"")
+        summarised.feed(record)
+    summary = summarised.summary
+    said = [part for answer in summary.answers for part in answer[1:4]]
+    said += [part for call in summary.wire.all_calls() for part in (call.name, call.arguments)]
+    silence_us = summary.longest_silence_us
+    row = replace(row, repairs=summarised.repairs, silence_us=silence_us, spark=tuple(spark), read=1)
+    return row, _texts("\n".join(filter(None, said))[:SEARCHED_CHARS_MAX])[0]
 
 
 def _natural(value: Any) -> int:
@@ -455,6 +531,14 @@ def fates(
         if call.call not in fated and (answer := _answer_to_lost(call, *rows.get(key_of(call), ((), ())))):
             fated[call.call] = Fate(State(call.state), answer.stream)
     return fated
+
+
+def fated(row: StreamRow, calls: Iterable[CallRow], known: Mapping[str, Fate]) -> StreamRow:
+    """Return the row of a stream that has ended with what became of the calls that it handed over."""
+    handed = State.RUNNING.value
+    states = iter([known[call.call].state.value for call in calls if call.state == handed and call.call in known])
+    tools = [(name, next(states, state) if state == handed else state) for name, state in row.tools]
+    return replace(row, tools=tuple(tools))
 
 
 def _answer_to_lost(call: CallRow, calls: Iterable[CallRow], answers: Iterable[AnswerRow]) -> AnswerRow | None:

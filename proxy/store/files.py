@@ -27,7 +27,16 @@ from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from .catalogue import Catalogue
-from .catalogue_row import OPENING, AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow, find_calls
+from .catalogue_row import (
+    OPENING,
+    AnswerRow,
+    CatalogueRow,
+    Fate,
+    Key,
+    Link,
+    StreamRow,
+    find_calls,
+)
 from .folder import Folder, day_of, tapes_in
 from .store import (
     PAGE_MAX,
@@ -102,13 +111,19 @@ async def open_files(
     warn: Callable[[str], None],
     sync: Sync | None = None,
     round_s: float = ROUND_S,
+    search: bool = True,
 ) -> AsyncGenerator["FileStore"]:
-    """Recover and hold this folder. Raises FolderRefusedError with one line if that is impossible."""
+    """Recover and hold this folder. Raises FolderRefusedError with one line if that is impossible.
+
+    With `search` the catalogue keeps the text of each answer.
+    """
     sync = sync or best_sync()
     folder = await trio.to_thread.run_sync(Folder, root)
     try:
         recovered = await trio.to_thread.run_sync(recover, folder, sync)
-        store = FileStore(folder, recovered, durability=durability, warn=warn, sync=sync, round_s=round_s)
+        store = FileStore(
+            folder, recovered, durability=durability, warn=warn, sync=sync, round_s=round_s, search=search
+        )
         try:
             yield store
         finally:
@@ -130,6 +145,7 @@ class FileStore:
         warn: Callable[[str], None],
         sync: Sync,
         round_s: float,
+        search: bool,
     ) -> None:
         #: What the start found in live/.
         self.recovered = recovered
@@ -143,8 +159,12 @@ class FileStore:
         self._threads = trio.CapacityLimiter(4)
         self._creation_s = 0.0
         self._patience = Patience(warn)
-        self._catalogue = Catalogue(folder, warn)
+        self.on_read: Callable[[StreamRow], None] = lambda _: None
+        self._catalogue = Catalogue(folder, warn, self._was_read, search=search)
         self._committer = Committer(folder, sync, self._committed, self._gone, warn, round_s)
+
+    def _was_read(self, row: StreamRow) -> None:
+        self.on_read(row)
 
     async def create(self, stream: str) -> None:
         """Begin a tape. Its name becomes durable with its first commit round."""
@@ -280,6 +300,10 @@ class FileStore:
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """Return the fates of the calls of a stream that has ended."""
         return await self._catalogue.ask(lambda book: book.fates(stream, now), {})
+
+    async def rows(self, stream: str) -> CatalogueRow | None:
+        """Return all rows of a stream that has ended."""
+        return await self._catalogue.ask(lambda book: book.rows(stream), None)
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove tapes that are too old or too many, and their rows; and believe that there is room again."""

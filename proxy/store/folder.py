@@ -30,7 +30,15 @@ _SUFFIX: Final = ".tape"
 SAFELY: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | SAFELY
 #: Files at the top of the folder. SQLite follows links, and what the lock links to would be emptied.
-_OURS: Final = ("lock", "caller.salt", "catalogue.db", "catalogue.db-wal", "catalogue.db-shm")
+_OURS: Final = (
+    "lock",
+    "caller.salt",
+    "operator.token",
+    "address",
+    "catalogue.db",
+    "catalogue.db-wal",
+    "catalogue.db-shm",
+)
 #: Longer pids exist nowhere, and int() refuses thousands of digits in words of its own.
 _PID_CHARS_MAX: Final = 20
 #: A file name on every system, without anything that has a meaning in a path. Our own ids have 32 characters.

@@ -4,7 +4,7 @@ It uses no thread and no file, so a clock that jumps as soon as all tasks wait n
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
 import trio
@@ -27,10 +27,11 @@ from .catalogue_row import (
     fates,
     find_calls,
     key_of,
+    read_whole,
     row_of_tape,
 )
 from .folder import Kept, day_of, expired, is_stream_id
-from .store import PAGE_MAX, Filter, Health, StoreError, StreamMissingError, WriteTimes
+from .store import PAGE_MAX, Filter, Health, SearchError, StoreError, StreamMissingError, WriteTimes
 from .tape_file import OpenTape
 
 __all__ = ["MemoryStore"]
@@ -42,6 +43,7 @@ class _Tape(OpenTape):
         #: Its rows, once it has ended.
         self.ended: CatalogueRow | None = None
         self.records: list[Record] = []
+        self.damage: Sequence[Damage] = ()
         self.size = 0
 
     @property
@@ -52,7 +54,7 @@ class _Tape(OpenTape):
 
 class _Batches:
     def __init__(self, tape: _Tape, from_n: int, *, waits: bool) -> None:
-        self.damage: Sequence[Damage] = ()
+        self.damage = tape.damage
         self.held: Charge | None = None  # not charged: the records are in memory already
         self._tape = tape
         self._at = 0
@@ -81,6 +83,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.health = Health()
         self.write_times = WriteTimes()
+        self.on_read: Callable[[StreamRow], None] = lambda _: None  # nothing is read that was not asked for
         self._tapes: dict[str, _Tape] = {}
 
     async def create(self, stream: str) -> None:
@@ -108,6 +111,13 @@ class MemoryStore:
         tape.wake()
         return size
 
+    def keep(self, stream: str, records: Sequence[Record], damage: Sequence[Damage] = ()) -> None:
+        """Keep a tape that was read from a file, with what is wrong with it."""
+        tape = self._tapes[stream] = _Tape(stream)
+        tape.records, tape.damage, tape.hidden = list(records), damage, True
+        row = row_of_tape(stream, records)
+        tape.ended = row._replace(stream=read_whole(row.stream, records)[0])
+
     async def release(self, stream: str) -> None:
         """Give up a stream."""
         self._tape(stream).hide()
@@ -122,6 +132,8 @@ class MemoryStore:
 
     async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
         """Return one page."""
+        if which.text:
+            raise SearchError("Texts are searched in a data folder (`durability` is not `none`).")
         rows = [tape.rows.stream for tape in self._tapes.values()]
         return sorted(filter(which.admits, rows), key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
 
@@ -135,6 +147,10 @@ class MemoryStore:
         """Return the fates of the calls of a stream that has ended."""
         own = self._tape(stream).rows.calls
         return fates(own, {key_of(call): self._alike(key_of(call), lost=not call.arguments) for call in own}, now)
+
+    async def rows(self, stream: str) -> CatalogueRow | None:
+        """Return all rows of a stream that has ended."""
+        return self._tapes[stream].ended if stream in self._tapes else None
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove tapes that are too old or too many."""

@@ -3,9 +3,11 @@
 A store only reports. Whether a stream whose tape failed is stopped or served on (`on_log_failure`) is up to its caller.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
 
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.tape.record import Record
@@ -13,7 +15,7 @@ from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from ..memory import Charge
-from .catalogue_row import AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow
+from .catalogue_row import AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow, columns_of
 
 __all__ = [
     "PAGE_MAX",
@@ -22,11 +24,13 @@ __all__ = [
     "Filter",
     "FolderRefusedError",
     "Health",
+    "SearchError",
     "Store",
     "StoreError",
     "StoreFullError",
     "StreamMissingError",
     "TapeBrokenError",
+    "Term",
     "WriteTimes",
 ]
 
@@ -76,6 +80,17 @@ class WriteTimes:
         self.sum_s = 0.0
 
 
+class SearchError(StoreError):
+    """Texts cannot be searched here; the message says why."""
+
+
+class Term(NamedTuple):
+    """One condition on the columns of a row, in SQL."""
+
+    sql: str
+    values: tuple[Any, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
     """A choice of streams; None matches everything. `before` is the last row of the previous page."""
@@ -89,6 +104,9 @@ class Filter:
     session: str | None = None
     #: Only the first stream of each run.
     runs: bool = False
+    terms: tuple[Term, ...] = ()
+    #: What its text must match, in the language of FTS5; only an ended stream whose text was read does.
+    text: str = ""
     before: StreamRow | None = None
 
     @property
@@ -106,9 +124,24 @@ class Filter:
         """Return whether the filter lets the row pass."""
         if any(getattr(row, name) != word for name, word in self.words.items()):
             return False
-        if self.runs and row.turn != 1:
+        if (self.runs and row.turn != 1) or self.text or not _meets(row, self.terms):
             return False
         return self.before is None or row.place < self.before.place
+
+
+@cache
+def _scratch() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", check_same_thread=False)
+
+
+def _meets(row: StreamRow, terms: Sequence[Term]) -> bool:
+    """Ask SQLite, as for rows of a catalogue."""
+    if not terms:
+        return True
+    names, values = ", ".join(f"? AS {field.name}" for field in fields(row)), columns_of(row)
+    sql = f"SELECT 1 FROM (SELECT {names}) WHERE {' AND '.join(term.sql for term in terms)}"  # noqa: S608 - our own words
+    given = [value for term in terms for value in term.values]
+    return _scratch().execute(sql, [*values, *given]).fetchone() is not None
 
 
 class Batches(Protocol):
@@ -129,6 +162,9 @@ class Batches(Protocol):
 
 class Store(Protocol):
     """Tapes of streams. One task appends to a stream; any number read and follow it, each at its own pace."""
+
+    #: Called with the row of an ended stream once its whole tape was read for that.
+    on_read: Callable[[StreamRow], None]
 
     @property
     def health(self) -> Health:
@@ -177,6 +213,10 @@ class Store(Protocol):
 
     async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
         """Return what became of the calls that this stream handed over, by id (`now` in seconds since 1970)."""
+        ...
+
+    async def rows(self, stream: str) -> CatalogueRow | None:
+        """Return all rows of a stream that has ended; None if it is not known."""
         ...
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:

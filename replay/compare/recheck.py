@@ -19,7 +19,7 @@ from .compare import Difference, of_change, tapes_in
 
 __all__ = ["RecheckedFile", "recheck", "recheck_paths"]
 
-#: Flags that the proxy adds to those of the events (docs/tape.md).
+#: Flags that the proxy adds to those of the events (docs/reference/tape-format.md).
 _FLAGS_OF_THE_PROXY: Final = frozenset(
     {"failed_here", "history_marked", "key_masked", "log_failure", "unframed", "untaped", "wrong_content_type"}
 )

@@ -56,7 +56,7 @@ _LAST_TYPES: Final = frozenset({"message-end", "error"})
 
 _Headers = Sequence[tuple[str, str]]
 
-#: Everything that a format may lack; docs/formats.md is generated from this table.
+#: Everything that a format may lack; docs/reference/formats.md is generated from this table.
 LOSSES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "attempts": "earlier attempts; only the one that was answered is kept",
@@ -66,6 +66,7 @@ LOSSES: Final[Mapping[str, str]] = MappingProxyType(
         "client": "the client's side: status, keepalives, disconnects",
         "coding": "the compressed bytes; the decoded body is kept",
         "ending": "how the connection ended; a clean end is assumed",
+        "excerpts": "bytes of a record beyond 16 KiB",
         "faults": "authored faults and delays; use `wiretape cut` or `replay --fault` instead",
         "headers": "headers other than those that a tape keeps",
         "headless": "streams without a response; their entries have status 0, and `import` skips them",
@@ -107,7 +108,7 @@ class Imported:
     headers: _Headers = (("content-type", _EVENT_STREAM),)
     clock: Clock = field(default_factory=Clock)
     cause: str = "eof"
-    #: Keys of the `head` and `end` records (docs/tape.md, Framing), as far as they are known.
+    #: Keys of the `head` and `end` records (docs/reference/tape-format.md, Framing), as far as they are known.
     framing: dict[str, Any] = field(default_factory=dict[str, Any])
     framed: dict[str, Any] = field(default_factory=dict[str, Any])
     #: The recorded ending and flags, for exchanges without a dialect.

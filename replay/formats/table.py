@@ -275,6 +275,8 @@ EXPORTS: Final[Mapping[str, Export]] = MappingProxyType(
             ("client", "settings"),
             ("attempts", "headless", "merged"),
         ),
+        "otlp": Export("traces for OpenTelemetry, as OTLP's JSON", (), ()),
+        "html": Export("one stream as a page of the inspector, with everything in one file", (), ("excerpts",)),
     }
 )
 

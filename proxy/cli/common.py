@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -25,6 +25,8 @@ __all__ = [
     "ConfigFile",
     "DataFolder",
     "FailedError",
+    "TapeName",
+    "TapeNames",
     "announce",
     "echo",
     "escaped",
@@ -53,6 +55,21 @@ _FILE: Final = typer.Option(
     "--config", metavar="FILE", help="Instead of wiretape.toml in the working folder.", show_default=False
 )
 
+
+def _tape_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return ids of streams for the completion of a shell, which completes files itself."""
+    with suppress(FailedError, OSError):
+        root = root_of(ctx.params.get("data"), ctx.params.get("config"))
+        return [path.stem for path in root.glob("*/*.tape") if path.name.startswith(incomplete)]
+    return []
+
+
+_ANY_TAPE: Final = "A file, a folder, or an id of a stream or a run, or its beginning."
+
+TapeName = Annotated[
+    str, typer.Argument(metavar="TAPE", help=_ANY_TAPE, autocompletion=_tape_names, show_default=False)
+]
+TapeNames = Annotated[list[str], typer.Argument(metavar="TAPE...", help=_ANY_TAPE, autocompletion=_tape_names)]
 DataFolder = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data folder.", show_default=False)]
 ConfigFile = Annotated[str | None, _FILE]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
@@ -156,7 +173,7 @@ def root_of(data: str | None, config: str | None) -> Path:
     """Return the data folder, all that reading verbs need of the configuration."""
     root = Path(data) if data else loaded_from(config, serving=False).config.data
     if not root.is_dir():
-        raise FailedError(f"No data folder {root}: nothing has been recorded there yet", FOUND_WRONG)
+        raise FailedError(f"No data folder {root}: nothing was recorded there (--data names another)", CANNOT_START)
     return root
 
 

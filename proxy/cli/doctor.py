@@ -25,7 +25,7 @@ from ..store.folder import LIVE, Folder, holder
 from ..store.store import Filter, FolderRefusedError
 from ..upstream.connection import RefusedError
 from ..upstream.transport import UpstreamTransport
-from .show import damage_of, tapes_of
+from .tapes import damage_of, tapes_of
 
 if TYPE_CHECKING:
     from ..config.load import Loaded
@@ -57,7 +57,7 @@ def examine(loaded: "Loaded") -> list[Check]:
     checks = [Check("configuration", "ok", f"from {', '.join(given)}" if given else "defaults only")]
     checks += _machine(config)
     if not config.routes:
-        return [*checks, Check("upstream", "wrong", "not configured: pass --upstream URL")]
+        return [*checks, Check("upstream", "note", "not checked, because none is configured: pass --upstream URL")]
     return checks + trio.run(upstreams, config)
 
 

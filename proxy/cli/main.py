@@ -1,23 +1,24 @@
 """The command line: every verb of the proxy, and the one place that joins those of the proxy and of replay.
 
-Exit codes: 0 for success; 1 if the command found a problem or something does not exist; 2 for a bad command line or
-configuration; 3 if something cannot be started or read; 130 if interrupted. Results go to stdout, logs and errors to
+Exit codes: 0 for success; 1 if the command found a problem; 2 for a bad command line or configuration; 3 if something
+cannot be found, read or started; 130 if interrupted. Results go to stdout, logs and errors to
 stderr, each error in one line. Each verb imports what it needs when it runs.
 """
 
 import sys
-import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
-from wiretape.replay.cli import compare, play, record, seal
+import wiretape
+from wiretape.replay.cli import compare, inspect, play, reading, record, seal
 
+from . import otel
 from .common import (
-    BAD_USAGE,
     CANNOT_START,
     FOUND_WRONG,
     INTERRUPTED,
@@ -37,41 +38,33 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..config.model import Config
-    from ..store.catalogue_row import StreamRow
+    from typer._click.core import Context
+    from typer._click.formatting import HelpFormatter
+    from typer._click.shell_completion import CompletionItem
 
-__all__ = ["announcement", "app", "main", "warn_of_missing_keys"]
+    from ..config.model import Config
+
+__all__ = ["announcement", "app", "banner", "main", "warn_of_missing_keys"]
 
 app = typer.Typer(
     name="wiretape",
     help="The flight recorder in front of an LLM provider.",
-    # Plain help is the same on every terminal and in docs/cli.md, and takes 0.1 s instead of 0.2 s.
+    # Plain help is the same on every terminal and in docs/reference/commands.md, and takes 0.1 s instead of 0.2 s.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 _config = typer.Typer(help="Show the configuration.", rich_markup_mode=None)
 app.add_typer(_config, name="config")
+app.add_typer(otel.app, name="otel")
 
 #: Options that a command does not define may be settings.
 _ANY_SETTING: Final = {"ignore_unknown_options": True, "allow_extra_args": True}
-_STREAM: Final = typer.Argument(metavar="ID", help="The id of a stream or a run, or its beginning.", show_default=False)
 _UPSTREAM: Final = typer.Option(
     metavar="URL", help="The provider's base URL, such as https://api.example.com/v1.", show_default=False
 )
 _HOST: Final = typer.Option(metavar="HOST", help="Where to listen.  [default: 127.0.0.1]", show_default=False)
 _PORT: Final = typer.Option(metavar="PORT", help="0 picks a free port.  [default: 8787]", show_default=False)
-_PROFILE: Final = typer.Option(
-    metavar="strict|transparent", help="What clients receive.  [default: strict]", show_default=False
-)
-_ON_PARTIAL: Final = typer.Option(
-    metavar="error|warn|both", help="How clients learn of a cut stream.  [default: error]", show_default=False
-)
-_SPEAKS: Final = typer.Option(
-    metavar="auto|chat|responses|messages|same",
-    help="What the upstream speaks; requests of clients that speak another dialect are crossed.  [default: auto]",
-    show_default=False,
-)
 _CURL: Final = """\
 curl -N {base}/chat/completions -H 'Content-Type: application/json' {key}\
 -d '{{"model":"gpt-4o-mini","stream":true,"messages":[{{"role":"user","content":"Say hello"}}]}}'"""
@@ -114,9 +107,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _version(given: bool) -> None:
     if given:
-        from importlib.metadata import version
-
-        echo(f"wiretape {version('wiretape')}")
+        echo(f"wiretape {wiretape.__version__}")
         raise typer.Exit
 
 
@@ -133,7 +124,30 @@ def _top(
 # -- serving ----------------------------------------------------------------------------------------------------------
 
 
-@app.command("serve", context_settings=_ANY_SETTING)
+class _WithSettings(TyperCommand):
+    """A command that takes settings as options. The help of `serve` lists them by group."""
+
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the first sentence of what each setting is for."""
+        from ..config.model import ROUTE, SERVER, TARGET
+
+        groups = {"the server": SERVER, "each route": ROUTE, "each upstream": TARGET}
+        for whose, settings in groups.items() if ctx.info_name == "serve" else ():
+            with formatter.section(f"Settings of {whose}"):
+                formatter.write_dl([(each.flag, each.reason.partition(". ")[0].rstrip(".")) for each in settings])
+
+    def shell_complete(self, ctx: "Context", incomplete: str) -> "list[CompletionItem]":
+        """Complete settings too."""
+        from typer._click.shell_completion import CompletionItem
+
+        from ..config.model import ROUTE, SERVER, TARGET
+
+        found = {item.value: item for item in super().shell_complete(ctx, incomplete)}
+        flags = [each.flag for each in (*SERVER, *ROUTE, *TARGET) if incomplete and each.flag.startswith(incomplete)]
+        return [*found.values(), *(CompletionItem(flag) for flag in flags if flag not in found)]
+
+
+@app.command("serve", cls=_WithSettings, context_settings=_ANY_SETTING)
 def _serve(
     context: typer.Context,
     *,
@@ -141,28 +155,24 @@ def _serve(
     host: Annotated[str | None, _HOST] = None,
     port: Annotated[str | None, _PORT] = None,
     data: DataFolder = None,
-    profile: Annotated[str | None, _PROFILE] = None,
-    on_partial: Annotated[str | None, _ON_PARTIAL] = None,
-    speaks: Annotated[str | None, _SPEAKS] = None,
     config: ConfigFile = None,
 ) -> None:
     """Serve an upstream and record every stream.
 
-    Prints the base URL, an export line and a curl line; logs go to stderr. Every setting of docs/configuration.md is an
-    option here: --idle-s 60 is idle_s = 60.
+    Prints the base URL, an export line and a curl line; logs go to stderr. Each setting of wiretape.toml is an option
+    too: --idle-s 60 is idle_s = 60.
     """
-    loaded = loaded_from(
-        config,
-        context,
-        upstream=upstream,
-        host=host,
-        port=port,
-        data=data,
-        profile=profile,
-        on_partial=on_partial,
-        speaks=speaks,
-    )
+    from ..config.urls import is_loopback
+    from ..server.systemd import inherited
+
+    if sockets := inherited():
+        addresses: list[tuple[str, int]] = [sock.getsockname()[:2] for sock in sockets]
+        host, number = min(addresses, key=lambda address: is_loopback(address[0]))  # the least local one
+        port = str(number)
+    loaded = loaded_from(config, context, upstream=upstream, host=host, port=port, data=data)
     import trio
+
+    from wiretape.replay.compare.side_by_side import side_by_side
 
     from ..log import Log, stderr_fd
     from ..serve import run
@@ -172,9 +182,15 @@ def _serve(
     def on_ready(url: str) -> None:
         if not announce(announcement(url, loaded.config)):
             log.warn("not_announced", url=url, why="stdout has no reader")
+        facts = banner(url, loaded.config)
+        if sys.stderr.isatty():
+            echo("\n".join(f"{name:<9}  {value}" for name, value in facts.items()), err=True)
+        else:  # a log is kept and copied, so it gets no token
+            log.info("serving", **{**facts, "inspector": facts["inspector"].partition("#")[0]})
 
-    with closing(Log(stderr_fd(), secrets=loaded.config.secrets)) as log:
-        trio.run(partial(run, loaded.config, log=log, on_ready=on_ready))
+    human = None if loaded.config.log_format is None else loaded.config.log_format == "text"
+    with closing(Log(stderr_fd(), human=human, secrets=loaded.config.secrets)) as log:
+        trio.run(partial(run, loaded.config, log=log, on_ready=on_ready, inherited=sockets, compare=side_by_side))
 
 
 def announcement(url: str, config: "Config") -> str:
@@ -190,6 +206,24 @@ def announcement(url: str, config: "Config") -> str:
     needed = bool(names) or target.key is None  # else Wiretape sends the upstream's own
     key = f'-H "{header} $OPENAI_API_KEY" ' if needed else ""
     return f"{base}\nexport OPENAI_BASE_URL={base}\n{own}{_CURL.format(base=base, key=key)}\n"
+
+
+def banner(url: str, config: "Config") -> dict[str, str]:
+    """Return what a person wants to know of a server that has started."""
+    from ..inspector.page import inspector_address
+
+    routes = config.routes.items()
+    named = [f"/{name}: " * bool(name) + ", then ".join(each.name for each in route.targets) for name, route in routes]
+    owners = ["the one in WIRETAPE_KEY" if key.name == "default" else key.name for key in config.keys]
+    own = all(target.key for _, route in routes for target in route.targets)
+    sent = "any key or none: Wiretape has those of the upstreams" if own else "their own key for the upstream"
+    return {
+        "wiretape": wiretape.__version__,
+        "upstream": "; ".join(named),
+        "data": "none (durability = none)" if config.durability == "none" else str(config.data),
+        "inspector": inspector_address(url, config),
+        "clients": "send " + (f"a Wiretape key ({', '.join(owners)}) as Authorization: Bearer" if owners else sent),
+    }
 
 
 def warn_of_missing_keys(config: "Config") -> None:
@@ -215,181 +249,21 @@ def _demo(*, data: DataFolder = None) -> None:
         raise typer.Exit(FOUND_WRONG)
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
-
-
-@app.command("ls")
-def _list(
+@app.command("health", context_settings=_ANY_SETTING)
+def _health(
+    context: typer.Context,
     *,
-    model: Annotated[str | None, typer.Option(help="Only this model.", show_default=False)] = None,
-    route: Annotated[str | None, typer.Option(help="Only this route.", show_default=False)] = None,
-    ending: Annotated[str | None, typer.Option(help="Only this ending.", show_default=False)] = None,
-    live: Annotated[bool, typer.Option("--live", help="Only streams that have not ended.")] = False,
-    runs: Annotated[bool, typer.Option("--runs", help="List runs instead of streams.")] = False,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="Maximum number of rows.")] = 20,
-    data: DataFolder = None,
+    ready: Annotated[bool, typer.Option("--ready", help="Fail also if it takes no new streams.")] = False,
     config: ConfigFile = None,
-    json_: AsJson = False,
 ) -> None:
-    """List streams, the latest first.
+    """Check that a server runs on this machine.
 
-    Works while a server runs.
+    Exits with 1 if it does not. The configuration says where it listens; --host and --port replace that.
     """
-    from typing import get_args
+    from .health import check
 
-    from wiretape.events.core.model import Ending
-
-    if ending is not None and live:
-        raise FailedError("--ending and --live exclude each other", BAD_USAGE)
-    if ending is not None and ending not in get_args(Ending):
-        raise FailedError(f"--ending: must be one of {', '.join(get_args(Ending))}", BAD_USAGE)
-    if runs and (live or ending is not None):
-        raise FailedError("--runs excludes --ending and --live, which are about one stream", BAD_USAGE)
-    root = root_of(data, config)
-    from ..store.store import Filter
-    from .show import console, row_json, streams, table_of
-
-    rows = streams(root, Filter(model=model, route=route, ending="" if live else ending, runs=runs), limit)
-    if runs and rows:
-        _print_runs(root, rows, json_=json_)
-    elif json_:
-        print_json([row_json(row) for row in rows])
-    elif rows:
-        console().print(table_of(rows))
-    else:
-        echo(f"no such {'runs' if runs else 'streams'} in {root}", err=True)
-
-
-def _print_runs(root: Path, rows: "list[StreamRow]", *, json_: bool) -> None:
-    from ..runs.api import run_json
-    from .runs import read_run, runs_table
-    from .show import console
-
-    runs = [(run, bool(wrong)) for _, run, wrong in (read_run(root, row.run or "") for row in rows)]
-    if json_:
-        print_json([run_json(run) for run, _ in runs])
-    else:
-        console().print(runs_table(rows, runs))
-
-
-@app.command("show")
-def _show(
-    stream: Annotated[str, _STREAM],
-    *,
-    events: Annotated[bool, typer.Option("--events", help="Print every event.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Print the bytes emitted for the client.")] = False,
-    tape: Annotated[bool, typer.Option("--tape", help="Print the tape.")] = False,
-    data: DataFolder = None,
-    config: ConfigFile = None,
-    json_: AsJson = False,
-) -> None:
-    """Show one stream, or one run.
-
-    Prints its ending, warnings, attempts, tools, text, timing, usage and repairs; of a run its state, the calls that it
-    waits for, its output, usage and streams.
-    """
-    if events + raw + tape > 1 or (json_ and (raw or tape)):
-        raise FailedError("--events, --raw and --tape exclude each other; --raw and --tape exclude --json", BAD_USAGE)
-    root = root_of(data, config)
-    if stream.startswith("run_"):
-        _show_run(root, stream, how="events" if events else "raw" if raw else "tape" if tape else "", json_=json_)
-        return
-    from wiretape.events.emit import Summariser, emit
-
-    from .show import console, event_json, event_line, events_of, find, read_tape, summary_view
-
-    path = find(root, stream)
-    if tape:
-        sys.stdout.buffer.write(path.read_bytes())
-        return
-    records, damage, live = read_tape(path)
-    for at, reason in damage:
-        echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
-    if raw:
-        sys.stdout.buffer.write(emit(records))
-        return
-    if events:
-        for t, event in events_of(records):
-            echo(line_of(event_json(t, event)) if json_ else event_line(t, event))
-    else:
-        from ..api.streams import summary_json
-        from ..store.catalogue import peek
-        from ..store.catalogue_row import NO_FATES
-
-        fates = peek(root, lambda rows: rows.fates(path.stem, time.time())) or NO_FATES
-        summarised = Summariser().feed(*records)
-        summary = summary_json(path.stem, summarised, live=live, whole=True, damage=damage, fates=fates)
-        if json_:
-            print_json(summary)
-        else:
-            console().print(summary_view(summary))
-    if damage:
-        raise typer.Exit(FOUND_WRONG)
-
-
-def _show_run(root: Path, prefix: str, *, how: str, json_: bool) -> None:
-    from ..runs.api import run_json
-    from .runs import event_of, find_run, read_run, run_view, turns_of
-    from .show import console
-
-    run_id = find_run(root, prefix)
-    if how == "tape":
-        for path in turns_of(root, run_id):
-            sys.stdout.buffer.write(path.read_bytes())
-        return
-    frames, run, wrong = read_run(root, run_id)
-    if how == "raw":
-        sys.stdout.buffer.write(b"".join(frames))
-    elif how == "events":
-        for frame in frames:
-            echo(line_of(event_of(frame)))
-    elif json_:
-        print_json(run_json(run))
-    else:
-        console().print(run_view(run))
-    _report(wrong)
-
-
-def _report(wrong: list[str]) -> None:
-    """Print what is wrong with tapes, and exit with 1 if anything is."""
-    for line in wrong:
-        echo(f"wiretape: {line}", err=True)
-    if wrong:
-        raise typer.Exit(FOUND_WRONG)
-
-
-@app.command("follow")
-def _follow(
-    stream: Annotated[str, _STREAM], *, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False
-) -> None:
-    """Print a stream or a run as it arrives, until it ends.
-
-    With --json prints its events, one per line. A run that waits for tools has not ended.
-    """
-    root = root_of(data, config)
-    if stream.startswith("run_"):
-        from .runs import RunText, event_of, find_run, follow_run
-
-        text, wrong = RunText(), list[str]()
-        for each in map(event_of, follow_run(root, find_run(root, stream), wrong)):
-            echo(line_of(each) + "\n" if json_ else text.add(each), nl=False)
-        _report(wrong)
-        return
-    from .show import TapeFollower, TextView, event_json, events_of, find
-
-    with closing(TapeFollower(find(root, stream))) as tape:
-        view = TextView()
-        for t, event in events_of(tape.records()):
-            echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
-    for at, reason in tape.damage:
-        echo(f"wiretape: {stream}: byte {at}: {reason}", err=True)
-    if not tape.ended:
-        raise FailedError(tape.missing_end, FOUND_WRONG)
-    if tape.damage:
-        raise typer.Exit(FOUND_WRONG)
-
-
-# -- maintenance ------------------------------------------------------------------------------------------------------
+    server = loaded_from(config, context, serving=False).config
+    raise typer.Exit(check(server.host, server.port, ready=ready))
 
 
 @app.command("reindex")
@@ -410,7 +284,7 @@ def _reindex(*, data: DataFolder = None, config: ConfigFile = None, json_: AsJso
         echo(f"{count} streams in {root / 'catalogue.db'}")
 
 
-@app.command("doctor", context_settings=_ANY_SETTING)
+@app.command("doctor", cls=_WithSettings, context_settings=_ANY_SETTING)
 def _doctor(
     context: typer.Context,
     *,
@@ -421,9 +295,10 @@ def _doctor(
 ) -> None:
     """Check configuration, storage, every tape and upstreams.
 
-    Exits with 1 if it finds a problem. Takes the options of `serve`.
+    Exits with 1 if it finds a problem. Takes the options of `serve`. Without an upstream checks everything else.
     """
-    loaded = loaded_from(config, context, upstream=upstream, data=data)
+    served = loaded_from(config, serving=False, upstream=upstream, data=data).config.routes
+    loaded = loaded_from(config, context, serving=bool(served), upstream=upstream, data=data)
     from .doctor import examine, lines
 
     found = examine(loaded)
@@ -435,7 +310,7 @@ def _doctor(
         raise typer.Exit(FOUND_WRONG)
 
 
-@_config.command("show", context_settings=_ANY_SETTING)
+@_config.command("show", cls=_WithSettings, context_settings=_ANY_SETTING)
 def _config_show(
     context: typer.Context, *, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False
 ) -> None:
@@ -454,8 +329,5 @@ def _config_show(
 
 # -- recordings -------------------------------------------------------------------------------------------------------
 
-for module in (record, seal, play, compare):
+for module in (reading, inspect, record, seal, play, compare):
     app.add_typer(module.app)
-
-if __name__ == "__main__":
-    main()

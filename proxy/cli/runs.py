@@ -20,45 +20,18 @@ from wiretape.events.folds.run_events import CLOSED
 
 from ..store.catalogue_row import StreamRow
 from ..store.folder import holder
-from ..store.store import Filter
 from .common import FOUND_WRONG, FailedError, escaped
-from .show import TapeFollower, only_one, read_tape, rows_of, seconds, tapes_of, when
+from .show import facts_table, seconds, table, when
+from .tapes import TapeFollower, read_tape, turns_of
 
-__all__ = [
-    "PREFIX",
-    "RunText",
-    "event_of",
-    "find_run",
-    "follow_run",
-    "read_run",
-    "run_view",
-    "runs_table",
-    "turns_of",
-]
+__all__ = ["RunText", "event_of", "follow_run", "read_run", "run_view", "runs_table"]
 
-#: How the ids of runs begin; no id of a stream does.
-PREFIX: Final = "run_"
 #: Characters of an id in a table.
-_ID_CHARS: Final = len(PREFIX) + 12
-#: More than any data folder holds.
-_ALL: Final = 1 << 31
+_ID_CHARS: Final = 16
 #: Members of events that are printed, in this order.
 _SAID: Final = ("tool", "call_id", "preview", "code", "message", "error", "reason", "choice")
 #: How often to look for the next turn.
 _POLL_S: Final = 0.2
-
-
-def find_run(root: Path, prefix: str) -> str:
-    """Return the id of the only run whose id begins with this."""
-    found = [run for row in rows_of(root, Filter(runs=True), _ALL) if (run := row.run or "").startswith(prefix)]
-    return only_one(found, prefix, "run", root)
-
-
-def turns_of(root: Path, run: str) -> list[Path]:
-    """Return the tapes of a run, in order."""
-    rows = sorted(rows_of(root, Filter(run=run), _ALL), key=lambda row: row.turn or 0)
-    tapes = tapes_of(root)
-    return [tapes[row.stream] for row in rows if row.stream in tapes]
 
 
 def follow_run(root: Path, run: str, wrong: list[str]) -> Iterator[bytes]:
@@ -104,16 +77,13 @@ def event_of(frame: bytes) -> dict[str, Any]:
 
 def runs_table(rows: Sequence[StreamRow], runs: Sequence[tuple[RunFold, bool]]) -> Table:
     """Return a table of runs, each with the row of its first stream and whether a tape is damaged."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("run", "when", "route", "model", "state"):
-        table.add_column(name, no_wrap=True, max_width={"route": 12, "model": 24}.get(name))
-    for name in ("turns", "in/out", "took"):
-        table.add_column(name, no_wrap=True, justify="right")
+    names = "run", f"when ({when(1, '%Z')})", "route", "model", "state"
+    made = table(*names, right=("turns", "in/out", "took"), whole=True)
     for row, (run, damaged) in zip(rows, runs, strict=True):
         usage = run.usage or {}
-        table.add_row(
+        made.add_row(
             run.run_id[:_ID_CHARS],
-            when(row.created)[5:] or "-",
+            when(row.created),
             escaped(row.route) or "-",
             escaped(run.model) or "-",
             _state(run, damaged=damaged),
@@ -121,14 +91,14 @@ def runs_table(rows: Sequence[StreamRow], runs: Sequence[tuple[RunFold, bool]]) 
             f"{usage.get('input_tokens', '-')}/{usage.get('output_tokens', '-')}",
             seconds(run.updated_us - run.created_us),
         )
-    return table
+    return made
 
 
 def run_view(run: RunFold) -> RenderableType:
     """Render one run."""
     rows: list[tuple[str, str | Text]] = [
         ("run", run.run_id),
-        ("when", when(run.created_us // 1_000_000)),
+        ("when", when(run.created_us // 1_000_000, "%Y-%m-%d %H:%M:%S %Z")),
         ("session", run.session),
         ("requested", run.model),
         ("state", _state(run)),
@@ -137,17 +107,9 @@ def run_view(run: RunFold) -> RenderableType:
         ("usage", ", ".join(f"{name} {count}" for name, count in (run.usage or {}).items())),
         ("streams", "\n".join(run.streams)),
     ]
-    facts = Table(box=None, pad_edge=False, show_header=False)
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
-    for name, value in rows:
-        if value:
-            facts.add_row(name, escaped(value) if isinstance(value, str) else value)
-    parts: list[RenderableType] = [facts]
+    parts: list[RenderableType] = [facts_table(rows)]
     if run.pending:
-        calls = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("waits for", "call", "arguments"):
-            calls.add_column(name, overflow="fold")
+        calls = table("waits for", "call", "arguments")
         for call_id, call in run.pending.items():
             calls.add_row(escaped(call["tool"]), escaped(call_id), escaped(call["arguments"]))
         parts += [Text(), calls]

@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG, AsJson, FailedError, echo, one_line_errors, print_json
+from wiretape.proxy.cli.common import (
+    BAD_USAGE,
+    FOUND_WRONG,
+    AsJson,
+    ConfigFile,
+    DataFolder,
+    FailedError,
+    TapeName,
+    TapeNames,
+    echo,
+    one_line_errors,
+    print_json,
+)
+
+from .seal import one_path
 
 if TYPE_CHECKING:
     from wiretape.proxy.config.model import Secret
@@ -23,11 +37,13 @@ _All = Annotated[bool, typer.Option("--all", help="Show every difference, not on
 
 @app.command("diff")
 def _diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A tape, or a folder of tapes.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another tape or folder.")],
+    a: TapeName,
+    b: TapeName,
     *,
     level: Annotated[str, typer.Option(metavar="content|bytes", help="What to compare.")] = "content",
     all_: _All = False,
+    data: DataFolder = None,
+    config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
     """Compare two recordings.
@@ -40,7 +56,8 @@ def _diff(
     if (known := LEVELS.get(level)) is None:
         raise FailedError("--level must be one of content, bytes", BAD_USAGE)
     with one_line_errors():
-        found = compare_paths(a, b, known)
+        mine, other = (one_path(name, data, config, folders=True) for name in (a, b))
+        found = compare_paths(mine, other, known)
     code = max((one.verdict for one in found), default=0)
     if json_:
         print_json({"level": known, "verdict": code, "tapes": [_json(one, whole=all_) for one in found]})
@@ -68,7 +85,7 @@ def _print(found: "list[Compared]", *, whole: bool) -> None:
 
 @app.command("verify")
 def _verify(
-    tape: Annotated[Path, typer.Argument(metavar="TAPE", help="A recording.")],
+    tape: TapeName,
     *,
     live: Annotated[str, typer.Option("--live", metavar="URL", help="Base URL of the upstream.")],
     key_env: Annotated[
@@ -76,6 +93,8 @@ def _verify(
     ] = None,
     due: Annotated[bool, typer.Option("--due", help="Only if the tape is older than the limit in its header.")] = False,
     all_: _All = False,
+    data: DataFolder = None,
+    config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
     """Compare a tape with its live upstream.
@@ -96,11 +115,11 @@ def _verify(
         from ..compare.verify import verify
         from ..sealed.files import age_of, load
 
-        recording = load(tape)
+        recording = load(one_path(tape, data, config))
         age = age_of(recording.header, datetime.now(UTC).date())
         asked = not due or age.due
         differences = trio.run(verify, recording, live, _secret(key_env)) if asked else []
-    one = Compared(tape.name, differences)
+    one = Compared(Path(tape).name, differences)
     if json_:
         print_json({**_json(one, whole=all_), "asked": asked, "age_days": age.days, "age_limit_days": age.limit_days})
     elif not asked:
@@ -125,8 +144,10 @@ def _secret(name: str | None) -> "Secret | None":
 @app.command("recheck")
 @app.command("refold", hidden=True)
 def _recheck(
-    paths: Annotated[list[Path], typer.Argument(metavar="DIR|FILE...", help="Tapes, and folders of tapes.")],
+    tapes: TapeNames,
     *,
+    data: DataFolder = None,
+    config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
     """Run today's repairs over old tapes.
@@ -135,9 +156,11 @@ def _recheck(
     Exit code 1 if anything changed or could not be read.
     """
     with one_line_errors():
+        from wiretape.proxy.cli.tapes import paths_of
+
         from ..compare.recheck import recheck_paths
 
-        checked = recheck_paths(paths)
+        checked = recheck_paths([path for name in tapes for path in paths_of(name, data, config, folders=True)])
     changed, unreadable = (sum(bool(getattr(one, name)) for one in checked) for name in ("differences", "error"))
     streams = sum(one.streams for one in checked)
     summary = f"{len(checked)} tapes, {streams} streams, {changed} changed, {unreadable} unreadable"

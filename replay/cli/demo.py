@@ -3,6 +3,7 @@
 It uses loopback only, and its client reads frames as they arrive, like any SDK.
 """
 
+import os
 import shlex
 import shutil
 import sys
@@ -26,7 +27,8 @@ from wiretape.events.folds.summary import StreamSummary
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import encode
 from wiretape.proxy.api.streams import summary_json
-from wiretape.proxy.cli.show import ID_CHARS, TextView, console, find, read_tape, summary_view
+from wiretape.proxy.cli.show import ID_CHARS, TextView, console, summary_view
+from wiretape.proxy.cli.tapes import read_tape, tapes_of
 from wiretape.proxy.config.model import Config, Route, Target
 from wiretape.proxy.log import Log, stderr_fd
 from wiretape.proxy.serve import running
@@ -79,10 +81,11 @@ def _cut() -> list[bytes]:
 
 
 class Scene(NamedTuple):
-    """One stream: the model that requests it, its title, the upstream's frames, and its ending on the tape."""
+    """One stream: its model, title and question, the upstream's frames, and its ending on the tape."""
 
     model: str
     title: str
+    question: str
     frames: list[bytes]
     ending: str
 
@@ -92,9 +95,21 @@ class Scene(NamedTuple):
 
 
 SCENES: Final = (
-    Scene("demo-text", "A text", _text(), "completed"),
-    Scene("demo-tools", "Two tool calls, both with index 0, and a finish reason of stop", _tools(), "completed"),
-    Scene("demo-cut", "The upstream closes the connection in the middle of a tool call", _cut(), "truncated"),
+    Scene("demo-text", "A text", "What does a tape keep?", _text(), "completed"),
+    Scene(
+        "demo-tools",
+        "Two tool calls, both with index 0, and a finish reason of stop",
+        "Read my notes, and list the files.",
+        _tools(),
+        "completed",
+    ),
+    Scene(
+        "demo-cut",
+        "The upstream closes the connection in the middle of a tool call",
+        "Write that down.",
+        _cut(),
+        "truncated",
+    ),
 )
 
 
@@ -123,7 +138,7 @@ class Played(NamedTuple):
 
 async def _ask(url: str, scene: Scene, show: Callable[[RenderableType], None]) -> tuple[int, str, StreamSummary]:
     """Request a scene, and show its text and calls as they arrive; return status, stream and summary."""
-    messages = [{"role": "user", "content": scene.title}]
+    messages = [{"role": "user", "content": scene.question}]
     body = dumps({"model": scene.model, "stream": True, "messages": messages})
     headers = {"Content-Type": "application/json", "Authorization": "Bearer demo"}
     view, recorder, shown = TextView(), Recorder(), 0
@@ -167,7 +182,7 @@ async def played(data: Path, show: Callable[[RenderableType], None] = lambda _: 
         for scene in SCENES:
             show(Text(f"\n{scene.title}\n\n", style="bold cyan"))
             status, stream, client = await _ask(server.url, scene, show)
-            records, *_ = read_tape(find(data, stream))
+            records, *_ = read_tape(tapes_of(data)[stream])
             summary = summary_json(stream, Summariser().feed(*records), whole=True)
             found.append(Played(scene, status, stream, client, summary))
             show(Text("\n"))
@@ -185,6 +200,8 @@ def _choose(request: Request) -> Script:
 def _next_steps(folder: Path, stream: str) -> str:
     started, data = Path(sys.argv[0]), shlex.quote(str(folder))
     run = "wiretape" if started.name != "wiretape" or shutil.which("wiretape") else shlex.quote(str(started))
+    if "UV" in os.environ and "VIRTUAL_ENV" not in os.environ:  # set so by uvx, which installs no command
+        run = "uvx wiretape"
     return f"""
 The tapes stay. Look further with
 

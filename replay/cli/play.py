@@ -7,9 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG, FailedError, announce, echo, one_line_errors
+from wiretape.proxy.cli.common import (
+    BAD_USAGE,
+    CANNOT_START,
+    FOUND_WRONG,
+    ConfigFile,
+    DataFolder,
+    FailedError,
+    TapeName,
+    TapeNames,
+    announce,
+    echo,
+    one_line_errors,
+)
 
-from .seal import refuse_folder
+from .seal import one_path, refuse_folder
 
 if TYPE_CHECKING:
     from ..serving.serving import Serving
@@ -24,7 +36,7 @@ _PORT: Final = 8788
 
 @app.command("replay")
 def _replay(
-    tapes: Annotated[list[Path], typer.Argument(metavar="TAPE...", help="Sealed or live tapes.")],
+    tapes: TapeNames,
     *,
     host: Annotated[str, typer.Option(metavar="HOST", help="A loopback address.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65_535, help="0 takes a free port.")] = _PORT,
@@ -38,6 +50,8 @@ def _replay(
     all_headers: Annotated[
         bool, typer.Option("--all-headers", help="Also send recorded cookies and access-control headers.")
     ] = False,
+    data: DataFolder = None,
+    config: ConfigFile = None,
 ) -> None:
     """Serve recordings in place of their upstream.
 
@@ -48,12 +62,15 @@ def _replay(
     with one_line_errors():
         import trio
 
+        from wiretape.proxy.cli.tapes import paths_of
+
         from ..faults.faults import Faults
         from ..faults.places import FaultError
         from ..playback.script import Speed
         from ..serving.serving import Serving, load_deck
 
-        deck = load_deck(tapes, match, repeat=repeat)
+        paths = [path for name in tapes for path in paths_of(name, data, config)]
+        deck = load_deck(paths, match, repeat=repeat)
         try:
             faults = Faults.of(fault or ())
             pace = Speed.of(speed, inf if max_gap is None else max_gap / 1_000)
@@ -96,7 +113,7 @@ def _say(line: str) -> None:
 
 @app.command("cut")
 def _cut(
-    tape: Annotated[Path, typer.Argument(metavar="TAPE", help="A sealed or live tape.")],
+    tape: TapeName,
     *,
     after: Annotated[str, typer.Option(metavar="PLACE", help="frame:3, tool:write_file, byte:120, text or finish.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The sealed tape to write.")],
@@ -106,6 +123,8 @@ def _cut(
     stream: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Which stream. Default: the last with this place.")
     ] = None,
+    data: DataFolder = None,
+    config: ConfigFile = None,
 ) -> None:
     """Make a failing tape from a good one.
 
@@ -120,8 +139,9 @@ def _cut(
         from ..faults.places import FaultError
         from ..sealed.files import read, write_whole
 
+        path = one_path(tape, data, config)
         try:
-            made = cut(read(tape), after, ending, stream=stream, name=tape.name)
+            made = cut(read(path), after, ending, stream=stream, name=path.name)
         except FaultError as error:
             raise FailedError(f"--after {after}: {str(error).rpartition(': ')[2]}", BAD_USAGE) from error
         except TapeError as error:

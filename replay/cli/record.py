@@ -115,12 +115,14 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _recorded(loaded: "Loaded", command: Sequence[str], out: Path | None, data: Path | None, rules: "Rules") -> int:
     """Record, seal, and return the exit code. The run's folder stays if its tapes could not be sealed."""
+    from wiretape.proxy.cli.tapes import tapes_of
+
     from ..sealed.files import write_whole
-    from .recording import recorded, tapes_in, to_record
+    from .recording import recorded, to_record
 
     folder = data or Path(tempfile.mkdtemp(prefix=_PREFIX))
     config = to_record(loaded.config, folder, loaded.origins)
-    before = frozenset(tapes_in(folder))
+    before = frozenset(tapes_of(folder))
     if out is None or out.is_dir():
         name = f"{Path(command[0]).stem or 'command'}-{time.strftime('%Y%m%d-%H%M%S')}.tape"
         out = Path(name) if out is None else out / name
@@ -132,7 +134,7 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path | None, data: 
             out.parent.mkdir(parents=True, exist_ok=True)
             write_whole(out, sealed)
     except BaseException:
-        if tapes_in(folder).keys() - before:
+        if tapes_of(folder).keys() - before:
             _say(f"not sealed; the live tapes stay in {folder}")
         elif data is None:
             shutil.rmtree(folder)
@@ -144,7 +146,7 @@ def _recorded(loaded: "Loaded", command: Sequence[str], out: Path | None, data: 
     each = ", ".join(f"{count} with status {status}" for status, count in sorted(refused.items()))
     reasons = f"requests that the proxy refused: {each}" if each else ""
     if not streams:
-        why = f"{command[0]} sent no request to the proxy (see docs/recording.md, Clients)"
+        why = f"{command[0]} sent no request to the proxy (see docs/guides/record.md, Clients)"
         _say(f"nothing was recorded: {reasons or why}")
         return status or FOUND_WRONG
     endings = Counter(str(records[-1].keys.get("ending", "live")) for records in streams)

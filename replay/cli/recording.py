@@ -14,6 +14,7 @@ import trio
 from wiretape.events.core.errors import TapeError, WiretapeError
 from wiretape.events.dialects import DIALECTS
 from wiretape.events.tape.record import Record
+from wiretape.proxy.cli.tapes import tapes_of
 from wiretape.proxy.config.load import DEFAULT
 from wiretape.proxy.config.model import Config, Route
 from wiretape.proxy.relay.relay import Log
@@ -22,7 +23,7 @@ from wiretape.proxy.serve import running
 from ..seal import in_order
 from ..sealed.files import load
 
-__all__ = ["CannotRunError", "base_urls", "recorded", "run", "tapes_in", "to_record", "unproxied"]
+__all__ = ["CannotRunError", "base_urls", "recorded", "run", "to_record", "unproxied"]
 
 #: A terminal sends these to its whole foreground group, the command included.
 _TYPED: Final = (signal.SIGINT, signal.SIGQUIT)
@@ -95,16 +96,11 @@ async def run(
     return status if status >= 0 else _SIGNALLED - status, server.assembly.metrics.refusals
 
 
-def tapes_in(folder: Path) -> dict[str, Path]:
-    """Return every tape of a data folder, finished or not, by its stream."""
-    return {path.stem: path for path in folder.glob("*/*.tape")}
-
-
 def recorded(folder: Path, before: frozenset[str] = frozenset()) -> tuple[list[Sequence[Record]], list[str]]:
     """Return the new streams in order of their start, and what is wrong with tapes that cannot be read."""
     streams: list[Sequence[Record]] = []
     damaged: list[str] = []
-    for stream, path in sorted(tapes_in(folder).items()):
+    for stream, path in sorted(tapes_of(folder).items()):
         if stream not in before:
             try:
                 streams += load(path).streams

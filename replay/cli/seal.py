@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from errno import ENOENT
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,29 +11,30 @@ import typer
 
 from wiretape.proxy.cli.common import (
     BAD_USAGE,
-    CANNOT_START,
     FOUND_WRONG,
     AsJson,
     ConfigFile,
     DataFolder,
     FailedError,
+    TapeName,
+    TapeNames,
     echo,
     line_of,
     one_line_errors,
     print_json,
-    root_of,
 )
 
 if TYPE_CHECKING:
     from collections import Counter
 
     from wiretape.events.tape.record import Record
+    from wiretape.events.tape.tape import Damage
 
     from ..redaction.user_rules import Detector
     from ..seal import Rules
     from ..sealed.files import Recording
 
-__all__ = ["FORMAT_NAMES", "DetectorName", "app", "load_detector", "refuse_folder", "seal_streams"]
+__all__ = ["FORMAT_NAMES", "DetectorName", "app", "load_detector", "one_path", "refuse_folder", "seal_streams"]
 
 app = typer.Typer()
 
@@ -49,7 +50,7 @@ DetectorName = Annotated[
 
 @app.command("seal")
 def _seal(
-    tapes: Annotated[list[str], typer.Argument(metavar="TAPE...", help="Tape files, or ids of streams or runs.")],
+    tapes: TapeNames,
     *,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The sealed tape to write; - for stdout.")],
     exact: Annotated[bool, typer.Option("--exact", help="Keep every byte. Refused if there are secrets.")] = False,
@@ -134,36 +135,29 @@ def load_detector(name: str | None) -> "Detector | None":
 
 
 def _recordings(names: Sequence[str], data: str | None, config: str | None) -> "list[Recording]":
-    """Load each file or stream of the data folder. Refuse one that is named twice: its streams would answer twice."""
+    """Load what the names mean. Refuse a tape that is named twice: its streams would answer twice."""
+    from wiretape.proxy.cli.tapes import paths_of
+
     from ..sealed.files import load
 
     seen: dict[str, str] = {}
     for name in names:
-        if (real := os.path.realpath(name)) in seen:
-            twice = f"{name} is the same file as {seen[real]}" if seen[real] != name else f"{name} is named twice"
-            raise FailedError(twice, BAD_USAGE)
-        seen[real] = name
-    recordings: list[Recording] = []
-    for name in names:
-        path = Path(name)
-        named = not path.exists() and path.name == name and not path.suffix
-        paths = _tapes_of(name, data, config) if named else [path]
-        recordings += [load(path, verify=False) for path in paths]  # sealing again updates an edited tape
-    return recordings
+        for path in paths_of(name, data, config):
+            if (real := os.path.realpath(path)) in seen:
+                twice = f"{name} is the same tape as {seen[real]}" if seen[real] != name else f"{name} is named twice"
+                raise FailedError(twice, BAD_USAGE)
+            seen[real] = name
+    return [load(Path(real), verify=False) for real in seen]  # sealing again updates an edited tape
 
 
-def _tapes_of(name: str, data: str | None, config: str | None) -> list[Path]:
-    """Find a stream or a run by the start of its id. If none matches, report a missing file as other verbs do."""
-    from wiretape.proxy.cli.runs import PREFIX, find_run, turns_of
-    from wiretape.proxy.cli.show import AmbiguousIdError, find
+def one_path(name: str, data: str | None, config: str | None, *, folders: bool = False) -> Path:
+    """Return the one tape that a name means."""
+    from wiretape.proxy.cli.tapes import paths_of
 
-    try:
-        root = root_of(data, config)
-        return turns_of(root, find_run(root, name)) if name.startswith(PREFIX) else [find(root, name)]
-    except FailedError as error:
-        if error.code != FOUND_WRONG or isinstance(error, AmbiguousIdError):
-            raise
-        raise FailedError(f"{name}: {os.strerror(ENOENT)}. {error}", CANNOT_START) from error
+    found = paths_of(name, data, config, folders=folders)
+    if len(found) > 1:
+        raise FailedError(f"{name} means {len(found)} tapes: make them one with `wiretape seal` first", BAD_USAGE)
+    return found[0]
 
 
 def _sealed(recordings: "list[Recording]", rules: "Rules") -> bytes:
@@ -195,10 +189,12 @@ def seal_streams(
 
 @app.command("check")
 def _check(
-    tapes: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Sealed tapes, or folders of them.")],
+    tapes: TapeNames,
     *,
     max_bytes: Annotated[int, typer.Option(metavar="N", min=1, help="Report larger files.")] = 1_000_000,
     max_age: Annotated[int | None, typer.Option(metavar="DAYS", min=1, help="Report older recordings.")] = None,
+    data: DataFolder = None,
+    config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
     """Check sealed tapes before you commit them.
@@ -207,9 +203,12 @@ def _check(
     finding; the exit code is 1 if a finding is wrong.
     """
     with one_line_errors():
+        from wiretape.proxy.cli.tapes import paths_of
+
         from ..check import check_files
 
-        found = check_files(tapes, bytes_max=max_bytes, age_days_max=max_age)
+        paths = [path for name in tapes for path in paths_of(name, data, config, folders=True)]
+        found = check_files(paths, bytes_max=max_bytes, age_days_max=max_age)
     if json_:
         print_json([each._asdict() | {"file": str(each.file)} for each in found])
     else:
@@ -263,43 +262,63 @@ def _import(
 
 @app.command("export")
 def _export(
-    tape: Annotated[Path, typer.Argument(metavar="TAPE", help="A live or sealed tape.")],
+    tape: TapeName,
     *,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
-    format_: Annotated[str, typer.Option("--format", metavar="sse|har", help="The format to write.")],
+    format_: Annotated[str, typer.Option("--format", metavar="sse|har|html|otlp", help="The format to write.")],
     stream: Annotated[int | None, typer.Option(min=1, help="Only this stream, counted from 1.")] = None,
     side: Annotated[
         str, typer.Option("--as", metavar="upstream|client", help="The upstream's bytes or the client's (sse only).")
     ] = "upstream",
+    data: DataFolder = None,
+    config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
     """Convert a tape to another tool's recording.
 
     Prints one line for everything that its format cannot hold.
     """
-    if format_ not in ("sse", "har") or side not in ("upstream", "client"):
-        raise FailedError("--format must be sse or har, and --as must be upstream or client", BAD_USAGE)
-    if format_ == "har" and side == "client":
-        raise FailedError("--as client works with --format sse only: HAR holds the upstream's bytes", BAD_USAGE)
+    if format_ not in ("sse", "har", "html", "otlp") or side not in ("upstream", "client"):
+        raise FailedError("--format must be sse, har, html or otlp, and --as must be upstream or client", BAD_USAGE)
+    if format_ != "sse" and side == "client":
+        raise FailedError("--as client works with --format sse only", BAD_USAGE)
     refuse_folder(out)
     with one_line_errors():
         from wiretape.events.core.errors import TapeError
 
         from ..formats.har import to_har
+        from ..formats.html import to_html
+        from ..formats.otlp import to_otlp
         from ..formats.table import EXPORTS, to_sse
         from ..sealed.files import load, write_whole
+        from .reading import streams_named
 
-        header, streams = load(tape)
+        path = one_path(tape, data, config)
+        damage: list[Damage] = []
+        if format_ in ("sse", "har"):  # recordings, which a damaged tape is not
+            header, streams = load(path)
+        else:
+            found = [each for _, each in streams_named([str(path)], data, config)]
+            header, streams, damage = {}, [each.records for each in found], [*chain(*(each.damage for each in found))]
         if stream is not None:
             if stream > len(streams):
                 raise TapeError(f"{tape} has only {len(streams)} streams")
             streams = [streams[stream - 1]]
-        if format_ == "sse" and len(streams) > 1:
+        if format_ in ("sse", "html") and len(streams) > 1:
             raise FailedError(f"{tape} has {len(streams)} streams: choose one with --stream", BAD_USAGE)
-        data, losses = to_har(streams, header) if format_ == "har" else to_sse(streams[0], client=side == "client")
-        write_whole(out, data)
+        if format_ == "har":
+            made, losses = to_har(streams, header)
+        elif format_ == "otlp":
+            made, losses = to_otlp(streams)
+        elif format_ == "html":
+            made, losses = to_html(path.name, streams[0], damage)
+        else:
+            made, losses = to_sse(streams[0], client=side == "client")
         losses.update({code: len(streams) for code in EXPORTS[format_].always})
-    _print_losses({"format": format_, "file": str(out), "bytes": len(data)}, f"{out}: {len(data)} bytes", losses, json_)
+        write_whole(out, made)
+        for at, reason in damage:
+            echo(f"wiretape: {path}: byte {at}: {reason}", err=True)
+    _print_losses({"format": format_, "file": str(out), "bytes": len(made)}, f"{out}: {len(made)} bytes", losses, json_)
 
 
 def _print_losses(shown: Mapping[str, object], line: str, losses: "Counter[str]", as_json: bool) -> None:

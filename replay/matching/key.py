@@ -1,7 +1,8 @@
 """The canonical form of a request and its hash, by which a recording is found again.
 
 Recorder and matcher use the same function. Chat completions, Responses and Messages are understood; for other paths the
-JSON counts as it is, and other bodies by their bytes. docs/replay.md lists what is left out; a user's words never are.
+JSON counts as it is, and other bodies by their bytes. docs/reference/replay.md lists what is left out, never a user's
+words.
 """
 
 import hashlib

@@ -2,7 +2,9 @@
 
 import os
 import re
+import time
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.proxy import cli as proxy_cli
-from wiretape.proxy.cli.common import BAD_USAGE, FOUND_WRONG
+from wiretape.proxy.cli.common import BAD_USAGE, CANNOT_START, FOUND_WRONG
 from wiretape.proxy.limits import ABANDONED_AFTER_S
 from wiretape.proxy.store.catalogue_row import digest
 from wiretape.proxy.store.folder import Folder
@@ -65,8 +67,11 @@ REFUSED = {
     "live streams with an ending": (["ls", "--ending", "reset", "--live"], BAD_USAGE, "exclude each other"),
     "two output formats": (["show", "x", "--raw", "--tape"], BAD_USAGE, "exclude each other"),
     "a limit below one": (["ls", "-n", "0"], BAD_USAGE, "-n"),
-    "a missing data folder": (["ls", "--data", "nowhere"], FOUND_WRONG, "No data folder nowhere"),
-    "reindex of a missing data folder": (["reindex"], FOUND_WRONG, "No data folder"),
+    "an empty name": (["show", ""], BAD_USAGE, "TAPE is empty"),
+    "a missing tape": (["check", "no.tape"], CANNOT_START, "no.tape: No such file or directory"),
+    "a file that is no tape": (["ls", os.devnull], CANNOT_START, "not a tape"),
+    "a missing data folder": (["ls", "--data", "nowhere"], CANNOT_START, "No data folder nowhere"),
+    "reindex of a missing data folder": (["reindex"], CANNOT_START, "No data folder"),
 }
 
 
@@ -119,24 +124,65 @@ def test_ls_lists_streams_with_any_catalogue(catalogue: str, run: Run, data: Pat
     assert run("show", DONE, "--data", data).code == 0
 
 
-def test_ls_prints_a_table(run: Run, data: Path) -> None:
+def test_ls_prints_a_table(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     with closing(Folder(data)):
         lines = run("ls", "--data", data).out.splitlines()
-    assert lines[0].split() == ["stream", "when", "route", "model", "ending", "in/out", "first", "took"]
+    assert lines[0].split() == ["stream", "when", "(UTC)", "route", "model", "ending", "lost", *lines[0].split()[-3:]]
     assert [line.split()[0] for line in lines[1:]] == [LIVE[:12], CUT[:12], DONE[:12]]
     assert " live " in lines[1]
     assert " truncated " in lines[2]
 
 
+def test_ls_filters_streams_and_counts_those_it_hides(run: Run, data: Path) -> None:
+    put(data / DAY, "lost", cut(stream_of("lost", call_id="call_9", created=CREATED - 86_400)))
+    said_by: list[tuple[list[str], list[str]]] = [
+        (["--lost"], ["lost"]),
+        (["--tool", "look_up"], [DONE, "lost"]),
+        (["--tool", "look_up", "-q", "state:dropped"], ["lost"]),
+        (["--path", "/chat/"], []),
+        (["--grep", "WORD 1"], [LIVE, CUT, DONE, "lost"]),
+        (["--grep", "word 7"], []),
+        (["--since", f"{datetime.fromtimestamp(CREATED + 1, UTC).isoformat()}"], [LIVE, CUT]),
+        (["--until", f"{datetime.fromtimestamp(CREATED, UTC).isoformat()}"], ["lost"]),
+        (["-n", "1", "--all"], [LIVE, CUT, DONE, "lost"]),
+    ]
+    with closing(Folder(data)):
+        for arguments, expected in said_by:
+            assert listed(run("ls", "--data", data, "--json", *arguments)) == expected, arguments
+        assert run("ls", "--data", data, "-n", "1").out.splitlines()[-1] == "3 more: --all"
+        assert "more" not in run("ls", "--data", data).out
+        assert " look_up " in run("ls", "--data", data, "--lost").out
+    assert "1h, 2d, or a time" in run("ls", "--data", data, "--since", "soon").err
+
+
+def test_every_verb_takes_an_id_a_file_or_a_folder(run: Run, data: Path) -> None:
+    (data / "live" / f"{LIVE}.tape").unlink()
+    folder, sealed, out = data.parent / "sealed", data.parent / "sealed" / "done.tape", data.parent / "out"
+    folder.mkdir()
+    assert run("seal", DONE[:6], "-o", sealed, "--data", data).code == 0
+    verbs = ["ls", "show", "show --json", "show --events", "follow", "check", "recheck"]
+    for verb in [*map(str.split, verbs), ["seal", "-o", str(out)], ["export", "--format", "har", "-o", str(out)]]:
+        for name in (DONE[:6], DONE, sealed, folder, data / DAY / f"{DONE}.tape"):
+            said = run(*verb, name, "--data", data)
+            assert (said.code, said.err) == (int(verb == ["check"] and name not in (sealed, folder)), ""), (verb, name)
+        said = run(*verb, "nothing", "--data", data)
+        assert (said.code, said.err.count("\n")) == (3, 1), verb
+    assert run("diff", DONE[:6], sealed, "--data", data).code == 1
+    assert "no stream has a frame:1" in run("cut", DONE[:6], "--after", "frame:1", "-o", out, "--data", data).err
+    assert run("cut", data, "--after", "frame:1", "-o", out).err.startswith(f"wiretape: {data} means 2 tapes")
+
+
 def test_show_prints_ending_and_tools(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiretape.proxy.cli.main.time.time", lambda: CREATED + 60)
+    monkeypatch.setattr("wiretape.replay.cli.reading.time.time", lambda: CREATED + 60)
     said = run("show", DONE[:6], "--data", data)
     assert said.code == 0
     for words in (DONE, "completed", "look_up", "call_7", "handed over; no result seen", "word 0 word 1 word 2"):
         assert words in said.out
     cut = run("show", CUT[:6], "--data", data)
     assert "⚠ truncated" in cut.out
-    monkeypatch.setattr("wiretape.proxy.cli.main.time.time", lambda: CREATED + 2 * ABANDONED_AFTER_S)
+    monkeypatch.setattr("wiretape.replay.cli.reading.time.time", lambda: CREATED + 2 * ABANDONED_AFTER_S)
     assert "abandoned" in run("show", DONE[:6], "--data", data).out
 
 
@@ -154,6 +200,9 @@ async def test_show_prints_the_result_of_a_call(run: Run, tmp_path: Path) -> Non
     (tool,) = run("show", DONE, "--data", tmp_path / "data", "--json").value["tools"]
     assert (tool["state"], tool["answered_by"], tool["duration_ms"]) == ("failed", CUT, 1_995)
     assert tool["moves"][-1]["state"] == "running"
+    for names in ([], [DONE]):
+        rows = {row["id"]: row for row in run("ls", *names, "--data", tmp_path / "data", "--json").value}
+        assert rows[DONE]["tools"] == [{"name": "look_up", "state": "failed"}], names
 
 
 def test_show_json_raw_and_tape(run: Run, data: Path) -> None:
@@ -194,9 +243,10 @@ def test_id_must_match_one_stream_of_the_folder(run: Run, data: Path) -> None:
     put(data.parent, "outside", flat(stream_of("outside")))
     put(data / DAY, DONE[:8], flat(stream_of(DONE[:8])))
     said = run("show", "zzz", "--data", data)
-    assert (said.code, said.out) == (FOUND_WRONG, "")
-    assert said.err == f"wiretape: No stream in {data} has an id that begins with 'zzz'\n"
-    assert run("show", "../../outside", "--data", data).code == FOUND_WRONG
+    assert (said.code, said.out) == (CANNOT_START, "")
+    none = f"No stream in {data} has an id that begins with 'zzz' (`wiretape ls` lists them)"
+    assert said.err == f"wiretape: zzz: No such file or directory. {none}\n"
+    assert run("show", "../../outside", "--data", data).code == CANNOT_START
     assert "Ambiguous id 'done' matches 2 streams" in run("show", "done", "--data", data).err
     assert run("show", DONE[:8], "--data", data).code == 0, "a complete id is unambiguous"
 
@@ -215,6 +265,9 @@ def test_ended_tape_without_an_end_is_damaged(kept: int, run: Run, data: Path) -
     assert followed.err.startswith("wiretape: the tape has no end, and nothing will be written to it any more")
     (row,) = [row for row in run("ls", "--data", data, "--json").value if row["id"] == "noend"]
     assert (row["live"], row["ending"]) == (False, "no end")
+    if kept:
+        (row,) = run("ls", "noend", "--data", data, "--json").value
+        assert (row["live"], row["ending"], row["flags"]) == (False, "no end", ["damaged"])
     assert run("show", LIVE, "--data", data).code == 0, "a live stream has no end yet"
 
 
@@ -278,8 +331,9 @@ def test_show_says_why_attempts_failed_and_what_ended_the_stream(run: Run, data:
     records.append(recorder.end(8, {"cause": "status", "ending": "upstream_error", "flags": []}))
     put(data / DAY, "why", records)
     said = run("show", "why", "--data", data).out
-    assert f"{refused} (next: again after 0.25 s)" in said
-    assert "The upstream answered 503. (next: give_up)" in said
+    assert f"first: {refused}; tried again after 0.25 s" in said
+    assert "first: The upstream answered 503; gave up" in said
+    assert "The upstream reported an error. Your client received no response." in said
     assert '{"error":{"message":"come back later"}}' in said
     assert "cause      the upstream answered with an error status" in said
     put(data / DAY, "inband", in_band_error("inband"))
@@ -310,7 +364,7 @@ def test_json_and_errors_escape_what_controls_a_terminal(run: Run, data: Path) -
     put(root / DAY, "noend", [])
     for arguments in (["ls", "--data", root / "no"], ["show", "x", "--data", root], ["show", "noend", "--data", root]):
         said = run(*arguments)
-        assert (said.code, said.err.count("\n")) == (FOUND_WRONG, 1)
+        assert (said.code in (FOUND_WRONG, CANNOT_START), said.err.count("\n")) == (True, 1)
         assert not set(HOSTILE) & set(said.out + said.err)
         assert "\\u202e\\u200b\\udb40\\udc41" in said.err
 

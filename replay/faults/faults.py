@@ -1,7 +1,7 @@
 """Faults laid over a recorded response: cut, broken, silent, in other chunks, with frames missing, twice or wrong.
 
-docs/replay.md lists them and the places where they happen. Faults depend only on bytes, so they are the same at every
-speed; they apply in the order given.
+docs/reference/replay.md lists them and the places where they happen. Faults depend only on bytes, so they are the same
+at every speed; they apply in the order given.
 """
 
 import re

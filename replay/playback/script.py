@@ -4,7 +4,7 @@ A recording is played as its upstream sent it, so that a client meets the upstre
 spoke different dialects, it is played as the client got it.
 
 Where the proxy or the client left first, the rest is silence, because nothing says what would have come. Older tapes
-without `framing` and `framed` leave the ending to a guess, as docs/replay.md describes.
+without `framing` and `framed` leave the ending to a guess, as docs/reference/replay.md describes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -148,7 +148,7 @@ def _mistake_in(words: Mapping[str, Any], files: Sequence[Any]) -> str:
 
 
 def _faults(words: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the faults of a marker: `fault` is one text or several (docs/replay.md)."""
+    """Return the faults of a marker: `fault` is one text or several (docs/reference/replay.md)."""
     fault = words.get("fault", ())
     return (fault,) if isinstance(fault, str) else tuple(fault)
 

@@ -7,6 +7,7 @@ Wiretape itself. So it imports nothing of Wiretape until a test asks for a tape.
 import inspect
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, count
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from _pytest.nodes import Node
+
     from ..faults.cutting import Prefix
     from ..sealed.files import Recording
     from .plan import Mode
@@ -30,6 +33,7 @@ __all__ = [
     "pytest_configure",
     "pytest_fixture_setup",
     "pytest_generate_tests",
+    "pytest_pycollect_makeitem",
     "pytest_runtest_call",
     "pytest_runtest_makereport",
     "pytest_unconfigure",
@@ -37,7 +41,15 @@ __all__ = [
 ]
 
 _MODES: Final = ("replay", "once", "rewrite", "verify", "off")
-_SETTINGS: Final = ("tape", "tape_upstream", "tape_speed", "tape_max_age")
+#: By setting: what the value of its option is, empty for a switch, and what it is for.
+_SETTINGS: Final = {
+    "tape": ("MODE", f"{', '.join(_MODES)}. Default: once, but replay where CI is set."),
+    "tape_upstream": ("URL", "The provider's base URL for recording and verifying."),
+    "tape_speed": ("SPEED", "instant (default), original, or a factor."),
+    "tape_max_age": ("DAYS", "Fail tests whose tape is older."),
+    "tape_check_unused": ("", "Fail if a tape file belongs to no test."),
+    "tape_env": ("", "Set OPENAI_BASE_URL and such for tests with a tape, and block other networks."),
+}
 _MARKER: Final = (
     "tape(*files, speed='instant', max_gap_ms=None, match='key', repeat=False, partly=False, "
     "fault=None, prefixes=None, end='cut'): replay a tape instead of asking a provider; without a file "
@@ -47,6 +59,7 @@ _NO_FIXTURE: Final = (
     "the tape marker is on a test that does not use the `tape` fixture: "
     "add `tape` to its arguments, or remove the marker"
 )
+_IDLE: Final = "no test here uses the `tape` fixture, so its marker does nothing: add `tape`, or run with --tape-env"
 #: Tests that share a tape mostly follow each other. Every tape kept in memory slows the garbage collector down.
 _LOADED_MAX: Final = 16
 #: Each prefix is a test that pytest collects, reports and remembers.
@@ -65,6 +78,8 @@ class _State:
         self.notes: list[str] = []
         self.thread: Thread | None = None
         self.numbers = count(1)
+        #: The classes and modules whose marker does nothing, until a test has warned of them.
+        self.idle: set[Node] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect notes, also from the workers of xdist, whose reports arrive as JSON."""
@@ -97,16 +112,14 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, each with a setting of the same name."""
     group = parser.getgroup("tape", "tapes of LLM providers (Wiretape)")
-    group.addoption("--tape", choices=_MODES, help="once (default; where CI is set it only replays), rewrite, ...")
-    group.addoption("--tape-upstream", metavar="URL", help="The provider's base URL for recording and verifying.")
-    group.addoption("--tape-speed", metavar="SPEED", help="instant (default), original, or a factor.")
-    group.addoption("--tape-max-age", metavar="DAYS", help="Fail tests whose tape is older.")
-    group.addoption(
-        "--tape-check-unused", action="store_true", default=None, help="Fail if a tape file belongs to no test."
-    )
-    for name in _SETTINGS:
-        parser.addini(name, f"Same as --{name.replace('_', '-')}.")
-    parser.addini("tape_check_unused", "Same as --tape-check-unused.", type="bool", default=False)
+    for name, (metavar, what) in _SETTINGS.items():
+        flag = f"--{name.replace('_', '-')}"
+        if metavar:
+            group.addoption(flag, metavar=metavar, help=what)
+            parser.addini(name, f"Same as {flag}.")
+        else:
+            group.addoption(flag, action="store_true", default=None, help=what)
+            parser.addini(name, f"Same as {flag}.", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -152,6 +165,16 @@ def _number(text: str) -> float:
 # -- collection -------------------------------------------------------------------------------------------------------
 
 
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> None:
+    """With `--tape-env` give each test with the marker its tape, without an argument for it."""
+    uses, given = pytest.mark.usefixtures("tape"), [mark.args for mark in collector.iter_markers("usefixtures")]
+    if _option(collector.config, "tape_env"):
+        if inspect.isfunction(obj) and any(mark.name == "tape" for mark in getattr(obj, "pytestmark", ())):
+            uses(obj)
+        if collector.get_closest_marker("tape") is not None and ("tape",) not in given:
+            collector.add_marker(uses)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test with `prefixes` once for each place where its tape can be cut, and once with the whole tape."""
     item = metafunc.definition
@@ -180,9 +203,12 @@ def pytest_collection_modifyitems(
 ) -> Generator[None, None, None]:
     """Add a failing test if a run of whole folders has unused tapes; last, because plugins expect functions."""
     collected = [*items]  # also tests that are deselected
+    marked = [(node, _asks(item)) for item in items for node, _ in item.iter_markers_with_node("tape") if node != item]
+    if not any("::" in argument for argument in config.args):
+        config.stash[_STATE].idle = {node for node, _ in marked} - {node for node, used in marked if used}
     yield
     whole = all((config.invocation_params.dir / argument).is_dir() for argument in config.args)
-    if whole and (config.getoption("tape_check_unused") or config.getini("tape_check_unused")):
+    if whole and _option(config, "tape_check_unused"):
         from .plan import files_of, unused
 
         if files := unused([(item.path, files_of(item) if _asks(item) else ()) for item in collected]):
@@ -236,7 +262,10 @@ def tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
         obstacle = str(error)
     detector = partial(_secrets_in, config) if config.hook.pytest_wiretape_before_seal.get_hookimpls() else None
     tape = item.stash[_TAPE] = Tape(plan, str(next(state.numbers)), state.thread, recordings, obstacle, detector)
-    yield tape
+    with ExitStack() as stack:
+        if _option(config, "tape_env") and not tape.obstacle:
+            stack.enter_context(tape.isolated())
+        yield tape
     try:
         if _PASSED in item.stash:
             tape.late_problem = tape.problem(more=not tape.asked_later)
@@ -288,6 +317,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         pytest.fail(tape.obstacle, pytrace=False)
     result = yield
     tape = item.stash.get(_TAPE, None)  # now also one that the test got with `request.getfixturevalue`
+    idle = item.config.stash[_STATE].idle
+    for node in idle.intersection(item.listchain()):
+        idle.discard(node)
+        node.warn(pytest.PytestWarning(f"{node.nodeid}: {_IDLE}"))
     if tape is None and any(marker.name == "tape" for marker in item.own_markers):
         pytest.fail(_NO_FIXTURE, pytrace=False)
     if tape is not None and (problem := tape.obstacle or tape.problem(more=tape.asked_later)):

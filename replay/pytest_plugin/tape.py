@@ -4,11 +4,16 @@ Either a recording answers, without any network, or a real proxy asks a live ups
 recording after the test has passed.
 """
 
-from collections.abc import Iterator, Sequence
+import os
+import re
+import socket
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
-from threading import Lock
+from threading import Lock, current_thread
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,7 +22,7 @@ from wiretape.events.core.model import Event
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Route, Target
 
-from ..cli.recording import base_urls
+from ..cli.recording import base_urls, unproxied
 from ..compare.compare import compare, ending_of, verdict
 from ..compare.verify import compare_shapes
 from ..faults.cutting import Prefix, Unit, prefixes_of
@@ -31,12 +36,13 @@ from ..seal import Rules, seal
 from ..sealed.files import Recording, age_of, parse, write_whole
 from ..serving.serving import Fold, Outcome, Sent, Serving, deck_of
 from .plan import Named, Plan, named_faults
-from .thread import Proxy, Streams, Thread, stripped
+from .thread import THREAD, Proxy, Streams, Thread, stripped
 
 __all__ = ["Tape", "paired"]
 
 #: The most differences that a report shows.
 _DIFFERENCES_MAX: Final = 20
+_LOCAL: Final = re.compile(r"localhost|(?:::ffff:)?127\.[0-9.]+|0\.0\.0\.0|::1?", re.IGNORECASE)
 
 
 class Tape:
@@ -61,6 +67,8 @@ class Tape:
         self.asked_later = False
         #: What was wrong after the teardown of those fixtures.
         self.late_problem = ""
+        #: The connection that the test was refused, if any (`--tape-env`).
+        self.blocked = ""
         self._id = id_
         self._thread = thread
         self._origin = ""
@@ -113,6 +121,40 @@ class Tape:
         keys = {name: "tape" for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY") if not self.plan.live}
         return {**base_urls(self.root, {"": route}), **keys}
 
+    @contextmanager
+    def isolated(self) -> Generator[None]:
+        """Lead clients here by the environment, and refuse connections to other machines that do not record."""
+        getaddrinfo = socket.getaddrinfo
+        upstream = urlsplit(self.plan.upstream).hostname if self.plan.live else None
+
+        def check(host: Any, port: Any) -> None:
+            name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
+            if not (_LOCAL.fullmatch(name) or name == upstream or current_thread().name == THREAD):
+                reached = f"{self.plan.nodeid} tried to reach {name}:{port}, and --tape-env allows this machine only"
+                why = "made before the test, or reads another variable: pass base_url=tape.url"
+                self.blocked = f"{reached}. Its client was {why}"
+                pytest.fail(self.blocked)
+
+        def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+            def here(sock: socket.socket, *arguments: Any) -> Any:  # the last one is the address
+                if sock.family in (socket.AF_INET, socket.AF_INET6):
+                    check(*arguments[-1][:2])
+                return call(sock, *arguments)
+
+            return here
+
+        def resolve_here(host: Any, port: Any, *rest: Any, **named: Any) -> Any:
+            check(host, port)
+            return getaddrinfo(host, port, *rest, **named)
+
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in {**unproxied(os.environ), **self.env}.items() - os.environ.items():
+                patch.setenv(variable, value)
+            for name in ("connect", "connect_ex", "sendto"):
+                patch.setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
+            patch.setattr(socket, "getaddrinfo", resolve_here)
+            yield
+
     @cached_property
     def transport(self) -> Any:
         """An asynchronous transport for httpx or httpx2 under trio. It ignores the host of a URL."""
@@ -136,8 +178,8 @@ class Tape:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def fault(self, *texts: str, **named: Named) -> None:
-        """Apply faults (docs/replay.md) to later responses: `tape.fault("cut@tool:write_file")`, or with keywords
-        `tape.fault(cut_after="tool:write_file", attempts=[503, "reset", "ok"], slow=0.2)`.
+        """Apply faults (docs/reference/replay.md) to later responses: `tape.fault("cut@tool:write_file")`, or with
+        keywords `tape.fault(cut_after="tool:write_file", attempts=[503, "reset", "ok"], slow=0.2)`.
         """
         if self._playback is None:
             pytest.fail(f"--tape={self.plan.mode} asks a live upstream, which takes no faults", pytrace=False)
@@ -216,6 +258,8 @@ class Tape:
         If `more` requests may come, only what they cannot mend is a problem.
         """
         playback = self._playback
+        if self.blocked:
+            return self.blocked
         if playback is None:
             return "" if more else self._end_recording()
         if playback.broken is not None:

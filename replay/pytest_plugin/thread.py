@@ -29,8 +29,10 @@ from ..playback.server import Choose, Upstream, on_stderr
 from ..redaction.redact import shown_path
 from ..seal import in_order
 
-__all__ = ["Proxy", "Streams", "Thread", "stripped"]
+__all__ = ["THREAD", "Proxy", "Streams", "Thread", "stripped"]
 
+#: The name of the thread.
+THREAD: Final = "wiretape-tape"
 Streams = Sequence[Sequence[Record]]
 _Result = TypeVar("_Result")
 
@@ -113,7 +115,7 @@ class Thread:
         with self._starting:
             if self._thread is None:
                 ready: Future[None] = Future()
-                self._thread = threading.Thread(target=self._main, args=(ready,), name="wiretape-tape", daemon=True)
+                self._thread = threading.Thread(target=self._main, args=(ready,), name=THREAD, daemon=True)
                 self._thread.start()
                 ready.result(_ANSWER_S)
 

@@ -32,7 +32,7 @@ _READ: Final = RECEIVED | {ANSWER}
 #: Kinds whose place depends on time, or on the client.
 TIMED: Final = frozenset({"commit", "keepalive", "gone"})
 #: Members of `open` that differ in every recording.
-_OF_ONE_RECORDING: Final = ("stream", "created", "created_us", "caller")
+_OF_ONE_RECORDING: Final = ("stream", "created", "created_us", "caller", "trace")
 #: A lone surrogate, which JSON can express and bytes cannot.
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TOO_LONG: Final = "its clock line describes more than the stream has"

@@ -73,7 +73,7 @@ class Call(NamedTuple):
     id: str
     name: str
     arguments: str
-    #: See docs/lifecycle.md.
+    #: See docs/concepts/tool-calls.md.
     state: str
     #: The call is complete and its arguments are valid, so a client may run it.
     whole: bool
@@ -145,7 +145,7 @@ class Outcome:
 def load_deck(paths: Sequence[Path], how: How, *, repeat: bool = False) -> Deck:
     """Return the streams of these files. Raise TapeError if one of them cannot be played."""
     named = [(str(path), load(path)) for path in paths]
-    record = f"wiretape record --upstream URL -o {paths[0]} -- COMMAND"
+    record = f"wiretape record --upstream URL -o {paths[0] if len(paths) == 1 else 'FILE'} -- COMMAND"
     return deck_of(named, how, repeat=repeat, record=record)
 
 

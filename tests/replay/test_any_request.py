@@ -93,7 +93,7 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     how=st.sampled_from(get_args(How)),
     faults=st.sampled_from([(), ("cut@tool:*",), ("rechunk=1",), ("error@finish",), ("status=503",), ("stall@text",)]),
 )
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_no_request_causes_an_internal_error(
     tape: Path, body: bytes, target: bytes, headers: list[tuple[bytes, bytes]], how: Any, faults: Sequence[str]
 ) -> None:

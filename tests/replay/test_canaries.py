@@ -26,7 +26,7 @@ from wiretape.replay.sealed.files import parse
 from wiretape.replay.sealed.texts import texts
 
 KEY: Final = CANARIES
-DOCS: Final = Path(__file__).parents[2] / "docs" / "sealed-tapes.md"
+DOCS: Final = Path(__file__).parents[2] / "docs/reference/sealed-tapes.md"
 
 
 def escaped(secret: str) -> str:

@@ -218,7 +218,7 @@ def test_check_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     ("names", "out", "more", "why"),
     [
         (["a.tape", "a.tape"], "x.tape", [], "a.tape is named twice"),
-        (["a.tape", "link.tape"], "x.tape", [], "the same file as"),
+        (["a.tape", "link.tape"], "x.tape", [], "the same tape as"),
         (["a.tape"], ".", [], ": is a folder"),
         (["a.tape"], "no/x.tape", [], "its folder does not exist"),
         (["a.tape"], "x.tape", ["--allow-secrets"], "needs --exact"),
@@ -241,7 +241,7 @@ def test_seal_of_a_stream_by_the_beginning_of_its_id(tmp_path: Path) -> None:
     (live / f"aab{'a' * 23}.tape").write_bytes(TAPES["text"])
     done = CliRunner().invoke(app, ["seal", "aa", "-o", str(out), "--data", str(tmp_path)])
     assert isinstance(done.exception, FailedError)
-    assert (done.exception.code, "Ambiguous id 'aa' matches 2 streams" in str(done.exception)) == (1, True)
+    assert (done.exception.code, "Ambiguous id 'aa' matches 2 streams" in str(done.exception)) == (2, True)
 
 
 @pytest.mark.parametrize(("data", "why"), [("", "No stream in "), ("nowhere", "No data folder")])

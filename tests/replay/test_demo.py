@@ -33,7 +33,7 @@ async def test_client_and_tape_agree_on_every_scene(tmp_path: Path) -> None:
 
 
 def test_demo_prints_scenes_and_commands_that_work(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "wiretape.proxy.cli.main", "demo", "--data", str(tmp_path)]
+    command = [sys.executable, "-m", "wiretape", "demo", "--data", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert all(scene.title in done.stdout for scene in SCENES)

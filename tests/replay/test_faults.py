@@ -304,7 +304,7 @@ def test_invalid_faults_are_explained_in_one_line(text: str) -> None:
 
 
 def test_every_kind_is_documented() -> None:
-    text = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs/reference/replay.md").read_text(encoding="utf-8")
     assert [kind for kind in KINDS if f"`{kind}" not in text] == []
     assert [place for place in PLACES if f"`{place}" not in text] == []
     examples = re.findall(r"(?:`|--fault )([a-z]+[@=][^`A-Z\s]+)(?=[`\s])", text)

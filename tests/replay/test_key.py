@@ -241,7 +241,7 @@ def test_a_multipart_boundary_does_not_count() -> None:
 
 
 def test_every_member_that_is_left_out_is_documented() -> None:
-    text = (Path(__file__).parents[2] / "docs/replay.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs/reference/replay.md").read_text(encoding="utf-8")
     assert [name for name in (*LEFT_OUT, *IDS, *SEALED_WORDS) if f"`{name}`" not in text] == []
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 
 CLIENT = """
-import asyncio, contextlib, httpx, json, os, subprocess, threading, pytest, trio
+import asyncio, contextlib, httpx, json, os, socket, subprocess, threading, pytest, trio
 
 def body_of(question="hi", **more):
     return {"model": "m", "stream": True, "messages": [{"role": "user", "content": question}], **more}
@@ -791,7 +791,7 @@ def test_every_prefix_is_a_run_of_the_test(pytester: pytest.Pytester) -> None:
     """An agent that runs half a call fails at the prefixes inside that call."""
     sealed = conversation(calls("write", "write_file", '{"path":', '"a.md",', '"text":"é"}'))
     project(pytester, AGENT, sealed)
-    run(pytester, "-v", passed=8).stdout.fnmatch_lines(["*test_it?stream1-byte0? PASSED*", "*?whole? PASSED*"])
+    run(pytester, "-v", passed=8).stdout.fnmatch_lines(["*test_it?write_file+8? PASSED*", "*?whole? PASSED*"])
     project(pytester, AGENT.replace("if done else []", "if parts else []"), sealed)
     run(pytester, passed=4, failed=4)
 
@@ -812,8 +812,68 @@ def test_turns(tape):
     project(pytester, source, {"two.tape": TWO})
     # The second stream: three frames, its start, and the loop.
     run(pytester, passed=5, failed=5).stdout.fnmatch_lines(
-        ["*stream2-byte0 cuts stream 2, which was not asked for, so this run tested nothing"] * 2
+        ["*start#2 cuts stream 2, which was not asked for, so this run tested nothing"] * 2
     )
+
+
+# -- clients that find the tape by the environment --------------------------------------------------------------------
+
+ENVIRONMENT = """
+def ask_as_usual():
+    with httpx.Client(base_url=os.environ["OPENAI_BASE_URL"]) as client:
+        return client.post("chat/completions", json=body_of()).text
+
+@pytest.mark.tape("one.tape")
+def test_marker_alone():
+    assert "sunny" in ask_as_usual()
+
+@pytest.mark.tape("one.tape")
+class TestClass:
+    def test_it(self):
+        assert "sunny" in ask_as_usual()
+
+@pytest.mark.tape("one.tape", partly=True)
+def test_elsewhere():
+    with contextlib.suppress(Exception):
+        httpx.get("https://api.example.com/v1/models")
+
+@pytest.mark.tape("one.tape", partly=True)
+async def test_address(autojump_clock):
+    async with httpx.AsyncClient() as client:
+        await client.get("http://192.0.2.1/v1/models")
+
+@pytest.mark.tape("one.tape", partly=True)
+@pytest.mark.parametrize("arguments", [("connect_ex",), ("sendto", b"x")], ids=["connect_ex", "sendto"])
+def test_datagrams(arguments):
+    with socket.socket(type=socket.SOCK_DGRAM) as sock:
+        getattr(sock, arguments[0])(*arguments[1:], ("192.0.2.1", 9))
+
+@pytest.mark.tape("one.tape", prefixes="frames", end="eof")
+def test_prefixes():
+    with contextlib.suppress(httpx.TransportError):
+        ask_as_usual()
+
+def test_without_a_tape():
+    assert "OPENAI_BASE_URL" not in os.environ
+"""
+
+
+def test_clients_that_read_the_environment_get_the_tape_and_nothing_else(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    project(pytester, ENVIRONMENT, {"one.tape": ONE})
+    result = run(pytester, "--tape-env", passed=8, failed=4)
+    datagrams = [(f"test_datagrams?{way}?", "192.0.2.1:9") for way in ("connect_ex", "sendto")]
+    for test, host in (("test_elsewhere", "api.example.com:443"), ("test_address", "192.0.2.1:80"), *datagrams):
+        result.stdout.fnmatch_lines([f"*test_it.py::{test} tried to reach {host}, and --tape-env allows *"])
+
+
+def test_marker_that_no_test_of_its_class_uses_is_warned_of(pytester: pytest.Pytester) -> None:
+    project(pytester, "@pytest.mark.tape\nclass TestIt:\n    def test_it(self):\n        pass")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-W", "default")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*test_it.py::TestIt: no test here uses the `tape` fixture*"])
 
 
 # -- the run as a whole -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from wiretape.replay.sealed.files import load
 
 pytestmark = pytest.mark.slow
 
-WIRETAPE = (sys.executable, "-m", "wiretape.proxy.cli.main")
+WIRETAPE = (sys.executable, "-m", "wiretape")
 ONE = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[%b]}\n\n'
 WORD = ONE % '{"index":0,"delta":{"role":"assistant","content":"Grüße"}}'.encode()
 SPLIT = WORD.index(b"\xbc")
@@ -226,9 +226,9 @@ async def test_key_in_a_prompt_is_redacted_and_exact_is_refused(runner: Runner) 
 def test_damaged_tape_does_not_affect_others(tmp_path: Path) -> None:
     whole = next(iter(sorted((Path(__file__).parents[2] / "fixtures/format-1").glob("*.tape")))).read_bytes()
     lines = whole.splitlines(keepends=True)
-    (tmp_path / "day").mkdir()
-    (tmp_path / "day/a.tape").write_bytes(whole)
-    (tmp_path / "day/b.tape").write_bytes(b"".join(lines[:3] + lines[5:]))
+    (tmp_path / "2026-11-18").mkdir()
+    (tmp_path / "2026-11-18/a.tape").write_bytes(whole)
+    (tmp_path / "2026-11-18/b.tape").write_bytes(b"".join(lines[:3] + lines[5:]))
     streams, damaged = recorded(tmp_path)
     assert len(streams) == len(damaged) == 1
     assert "b.tape" in damaged[0]

@@ -242,9 +242,9 @@ def test_a_stream_of_very_many_reads_is_sealed_and_read() -> None:
     """Four numbers for each read are more than the values that are read of a request or an answer."""
     recorder = Recorder()
     records = [recorder.record("open", 0, {"format": 1}), *recorder.attempt(0, {"number": 1})]
-    for t in range(1, 170_000):
+    for t in range(1, 130_000):
         records += recorder.read(t, b":")
-    records += [*recorder.rest(170_000), recorder.end(170_000, {"cause": "eof"})]
+    records += [*recorder.rest(130_000), recorder.end(130_000, {"cause": "eof"})]
     assert Reader().feed(b"".join(map(line_of, records))) == records
     assert decode(encode({}, [records])).streams == [records]
 

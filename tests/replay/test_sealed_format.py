@@ -17,7 +17,7 @@ from wiretape.replay.sealed.files import parse
 
 ROOT: Final = Path(__file__).parents[2]
 FIXTURES: Final = sorted(path for path in (ROOT / "fixtures").rglob("*.tape") if path.parent.name != "format-1")
-SCHEMA: Final = json.loads((ROOT / "docs/sealed-tape.schema.json").read_text())
+SCHEMA: Final = json.loads((ROOT / "docs/reference/sealed-tape.schema.json").read_text())
 
 # -- kept for ever ----------------------------------------------------------------------------------------------------
 
@@ -38,12 +38,12 @@ _BLOCK: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def strangers() -> Any:
-    """Return the reader in docs/sealed-tapes.md."""
-    code = _BLOCK.findall((ROOT / "docs/sealed-tapes.md").read_text())[-1]
+    """Return the reader in docs/reference/sealed-tapes.md."""
+    code = _BLOCK.findall((ROOT / "docs/reference/sealed-tapes.md").read_text())[-1]
     assert len([line for line in code.splitlines() if line.strip()]) <= 36
     assert "wiretape" not in code
     names: dict[str, Any] = {}
-    exec(compile(code, "docs/sealed-tapes.md", "exec"), names)  # noqa: S102 - our own documentation
+    exec(compile(code, "docs/reference/sealed-tapes.md", "exec"), names)  # noqa: S102 - our own documentation
     return names["streams"]
 
 
@@ -126,7 +126,7 @@ def test_fixtures_follow_the_schema(path: Path) -> None:
 
 
 def test_documentation_lists_normalisations_and_rules() -> None:
-    said = (ROOT / "docs/sealed-tapes.md").read_text()
+    said = (ROOT / "docs/reference/sealed-tapes.md").read_text()
     header = parse(seal(STREAMS["text"], Rules())).header
     assert header["normalised"] == [name for name in header["normalised"] if f"| `{name}` |" in said]
     assert header["redacted"]["rules"] == [name for name in header["redacted"]["rules"] if f"- `{name}`:" in said]

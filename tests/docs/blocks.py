@@ -47,6 +47,12 @@ class Block(NamedTuple):
         """The exit code of each of its commands."""
         return int(self.note.removeprefix("exit=") or 0) if self.runs else 0
 
+    @property
+    def file(self) -> str:
+        """The name of the Python file whose text this is, or nothing."""
+        named = re.match(r"# (\w+\.py)\n", self.text) if self.language == "python" else None
+        return named[1] if named else ""
+
     def commands(self) -> list[tuple[str, str]]:
         """Return each command of a console block with its printed output."""
         return _COMMAND.findall(self.text)

@@ -28,12 +28,11 @@ from wiretape.proxy.config.model import ROUTE, SERVER, TARGET
 #: The languages that a test runs or compares on every page, and those that it knows on one page.
 EVERYWHERE = {"console", "python", "toml"}
 ON_PAGES = {
-    "js": {"docs/pytest.md"},
-    "sh": {"docs/pytest.md"},
-    "json": {*pages_with("console"), "docs/tape.md"},
+    "js": {"docs/guides/other-languages.md"},
+    "sh": {"docs/guides/other-languages.md"},
+    "json": {*pages_with("console"), "docs/reference/tape-format.md"},
     # Generated pages: tests/house/test_docs.py compares them with the code.
-    "text": {*pages_with("console"), "docs/cli.md"},
-    "mermaid": {"docs/lifecycle.md"},
+    "text": {*pages_with("console"), "docs/reference/commands.md"},
 }
 SETTINGS = {f"--{setting.name.replace('_', '-')}" for setting in (*SERVER, *ROUTE, *TARGET)}
 
@@ -44,7 +43,7 @@ def problems(block: Block) -> list[str]:
     if block.language not in EVERYWHERE and block.page not in ON_PAGES.get(block.language, ()):
         found.append(f"no test runs {block.language or 'a block without a language'} here")
     allowed = block.note in ("", BY_CI) or (block.language == "console" and re.fullmatch(r"exit=[12]", block.note))
-    if not allowed and not re.fullmatch(re.escape(NOT_RUN) + r"needs \w.*", block.note):
+    if not allowed and not re.fullmatch(re.escape(NOT_RUN) + r"(needs|waits for) \w.*", block.note):
         found.append(f"unknown note {block.note!r}")
     if block.language == "console" and not block.text.startswith("$ "):
         found.append("begins without a command")

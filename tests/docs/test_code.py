@@ -13,7 +13,7 @@ import pytest
 
 from tests.docs import agent
 from tests.docs.blocks import blocks_of, pages_with, text_of
-from tests.docs.world import choose
+from tests.docs.world import TUTORIAL, choose
 from tests.house.tree import ROOT
 from wiretape.replay.pytest_plugin import plan, plugin
 from wiretape.replay.pytest_plugin.thread import Thread
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.slow
 
 TAPE = ROOT / "tests/stories/tapes/weather.tape"
 #: Examples that are tests of the user. The others are definitions, which only have to run.
-TESTS = ("README.md", "docs/pytest.md")
+TESTS = ("README.md", "docs/guides/pytest.md", "docs/guides/failures.md")
 PRELUDE = """
-import httpx, pytest
+import httpx, os, pytest
 from agent import WEATHER, ask_weather, run_agent
 
 def make_thread(base_url):
@@ -55,12 +55,14 @@ def test_thread(tape):
 """
 #: The recording that each example replays.
 TAPES = {
+    "test_it/test_agent": "test_agent",
     "test_it/test_weather": "test_weather",
     "test_it/test_thread": "test_thread",
     "test_it/test_cut_call_never_runs": "test_agent",
     "test_it/test_agent_retries": "test_agent",
     "test_it/test_no_call_runs_with_partial_arguments": "test_agent",
     "slow": "test_weather",
+    "weather": "test_agent",
 }
 
 
@@ -75,7 +77,7 @@ def run(folder: Path, *command: str) -> str:
 
 
 def example(language: str) -> str:
-    (block,) = blocks_of("docs/pytest.md", language)
+    (block,) = blocks_of("docs/guides/other-languages.md", language)
     return block.text
 
 
@@ -109,19 +111,19 @@ def test_examples_are_tests_that_pass(page: str, upstream: str, pytester: pytest
         shutil.copyfile(folder / f"test_record/{recording}.tape", folder / f"{name}.tape")
     module = PRELUDE
     for block in blocks_of(page, "python"):
-        if named := re.match(r"# (\w+)\.py\n", block.text):
-            pytester.makepyfile(**{named[1]: block.text})
+        if block.file:
+            pytester.makepyfile(**{Path(block.file).stem: block.text})
         else:
             module += f"\n\n{block.text}"
     pytester.makepyfile(test_it=module + LAST * ("def thread(" in module))
     expected = len(re.findall(r"^(?:async )?def test_", module, re.MULTILINE))
-    replayed = pytester.runpytest_inprocess(*options, "--tape=replay")
+    replayed = pytester.runpytest_inprocess(*options, "--tape=replay", "--tape-env")
     outcomes = replayed.parseoutcomes()
     assert outcomes.keys() == {"passed"}
     assert outcomes["passed"] >= expected > 0
 
 
-@pytest.mark.parametrize("page", [page for page in pages_with("python") if page not in TESTS])
+@pytest.mark.parametrize("page", [page for page in pages_with("python") if page not in (*TESTS, *TUTORIAL)])
 def test_other_examples_are_definitions_that_run(page: str) -> None:
     for block in blocks_of(page, "python"):
         exec(compile(block.text, f"{page}:{block.line}", "exec"), {})  # noqa: S102 - our own documentation
@@ -141,11 +143,12 @@ def test_curl_example(folder: Path) -> None:
 
 
 def test_every_option_and_every_word_of_the_marker_is_documented() -> None:
-    document = text_of("docs/pytest.md")
+    document = text_of("docs/reference/pytest.md")
     signature = plugin._MARKER.partition(":")[0]  # pyright: ignore[reportPrivateUsage] - compared with the document
     assert f"@pytest.mark.{signature}" in document
     assert set(re.findall(r"(\w+)=", signature)) == plan._WORDS  # pyright: ignore[reportPrivateUsage] - see above
-    for option in ("--tape=", "--tape-upstream", "--tape-speed", "--tape-max-age", "--tape-check-unused"):
-        assert option in document
+    for name in plugin._SETTINGS:  # pyright: ignore[reportPrivateUsage] - see above
+        assert f"`--{name.replace('_', '-')}" in document
+        assert f"`{name}`" in document
     for mode in get_args(plan.Mode):
         assert f"| `{mode}` |" in document

@@ -40,6 +40,7 @@ _RUNS = "a member of /v1/runs, as hermes-agent names it"
 _PROSE = "ids as people and programs quote them in prose, of any vendor"
 #: By file: why it may have any word.
 LISTS: Mapping[str, str] = {
+    "proxy/telemetry/names.py": "the words of the GenAI conventions",
     "events/crossing/losses.py": "the table of what crosses, which names the members of all dialects",
 }
 #: By file and word: why it may be there.
@@ -47,6 +48,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("events/crossing/cross.py", "previous_response_id"): "the member that a 400 names to the client",
     ("events/crossing/request.py", "completion_tokens"): _SETTING,
     ("events/core/settings.py", "reasoning_content"): _SETTING,
+    ("events/emission/reading.py", "[DONE]"): "servers of every dialect end streams with it, where it means nothing",
     ("events/folds/wire.py", "prompt_tokens"): _USAGE,
     ("events/folds/wire.py", "completion_tokens"): _USAGE,
     ("events/tape/record.py", "reasoning_content"): "members with a steady text, in one pattern for every dialect",
@@ -64,6 +66,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("proxy/runs/runs.py", "previous_response_id"): _RUNS,
     ("proxy/security/headers.py", "anthropic"): "headers of rate limits, which belong to vendors",
     ("proxy/store/catalogue_row.py", "completion_tokens"): _USAGE,
+    ("proxy/telemetry/content.py", "finish_reason"): "a word of the GenAI conventions",
     ("proxy/store/catalogue_row.py", "prompt_tokens"): _USAGE,
     ("replay/cli/demo.py", "prompt_tokens"): "the demo's upstream speaks chat",
     ("replay/cli/demo.py", "completion_tokens"): "the demo's upstream speaks chat",

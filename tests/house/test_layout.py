@@ -1,4 +1,4 @@
-"""Packages have one sentence, the same in their docstring and in docs/layout.md, and stay small."""
+"""Packages have one sentence, the same in their docstring and in docs/internals/layout.md, and stay small."""
 
 import ast
 import re
@@ -32,7 +32,7 @@ def summary(package: list[Module]) -> str:
 
 
 def test_layout_page_lists_every_package_with_its_docstring() -> None:
-    written = dict(ROW.findall((ROOT / "docs/layout.md").read_text(encoding="utf-8")))
+    written = dict(ROW.findall((ROOT / "docs/internals/layout.md").read_text(encoding="utf-8")))
     assert written == {f"{name}/": summary(package) for name, package in packages().items() if name not in ROOMS}
 
 

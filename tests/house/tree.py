@@ -8,6 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
+PACKAGE = "proxy/wiretape/"
+"""The folder that is installed as the package `wiretape` itself."""
+
 ROOMS = ("events", "proxy", "replay")
 """A top-level package imports only itself and those before it."""
 
@@ -30,7 +33,7 @@ class Module:
     @property
     def name(self) -> str:
         """Return its import name; a package has the name of its folder."""
-        return ".".join(("wiretape", *self.path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+        return installed(self.place).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
     @property
     def source(self) -> str:
@@ -39,6 +42,11 @@ class Module:
     @property
     def syntax(self) -> ast.Module:
         return ast.parse(self.source, self.place)
+
+
+def installed(place: str) -> str:
+    """Return where the wheel has a file of the product."""
+    return f"wiretape/{place.removeprefix(PACKAGE)}"
 
 
 @functools.cache

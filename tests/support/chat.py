@@ -18,9 +18,9 @@ from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Recorder
 from wiretape.events.wire.sse import parse_block
 
-#: The names in docs/repairs.md.
+#: The names in docs/reference/repairs.md.
 REPAIRS = frozenset(
-    re.findall(r"^\| `(\w+)` \|", (Path(__file__).parents[2] / "docs/repairs.md").read_text(), re.MULTILINE)
+    re.findall(r"^\| `(\w+)` \|", (Path(__file__).parents[2] / "docs/reference/repairs.md").read_text(), re.MULTILINE)
 )
 DONE = b"data: [DONE]\n\n"
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}

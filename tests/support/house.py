@@ -30,7 +30,7 @@ from wiretape.events.core.settings import Settings
 from wiretape.events.emit import emit
 from wiretape.events.tape.record import Record
 from wiretape.proxy.config.model import Config, Route, Target, UpstreamSettings
-from wiretape.proxy.relay.relay import Ended
+from wiretape.proxy.relay.recording import Ended
 from wiretape.proxy.serve import Assembly, assembled
 from wiretape.proxy.server.asgi import ServerSettings
 from wiretape.proxy.store.catalogue_row import CatalogueRow

@@ -48,7 +48,7 @@ _SECRET_FIELD: Final = re.compile(
 _KEY: Final = re.compile(
     r"(?i:\b(?:bearer|basic)\s+)[^\s\"',;]+"
     r"|(?i:(?<![a-z])(?:api[-_]?key|key|token|secret|signature|sig|password)=)[^\s&\"']+"
-    r"|\b(?:sk|pk|rk|gsk|xai|hf|wt)[-_][A-Za-z0-9_*-]{12,}|\bAIza[A-Za-z0-9_*-]{12,}"
+    r"|\b(?:sk|pk|rk|gsk|xai|hf|wt|wiretape_operator)[-_][A-Za-z0-9_*-]{12,}|\bAIza[A-Za-z0-9_*-]{12,}"
     r"|(?<=://)[^/\s@]{1,256}@"
 )
 #: What a line of ASCII cannot show.

@@ -4,14 +4,16 @@ from collections.abc import Iterable
 
 from wiretape.events.core.settings import Facts
 from wiretape.events.tape.record import encode
+from wiretape.proxy.http1 import Headers
 from wiretape.proxy.relay.recording import Recording
+from wiretape.proxy.security.trace import trace_of
 
 
 class Stream:
     """The state of one stream on the live path, without any byte that it has passed on."""
 
     def __init__(self) -> None:
-        self.recording = Recording("s1", None, 0.0, serve_on=False)
+        self.recording = Recording("s1", None, 0.0, trace_of("s1", Headers()), serve_on=False)
         recorder = self.recording.recorder
         opening = {"format": 1, "stream": "s1", "dialect": "chat", "created": 1}
         self.recording.emitted(

@@ -36,8 +36,8 @@ BEFORE_S: Final = 2
 LAG_P99_MS: Final = 250.0
 CPU_RATIO: Final = 1.2
 
-_PORT: Final = 9_102
-_FRAMES: Final = (BEFORE_S + WINDOW_S + 3) * 1_000 // PERIOD_MS
+PORT: Final = 9_102
+FRAMES: Final = (BEFORE_S + WINDOW_S + 3) * 1_000 // PERIOD_MS
 _HEADERS: Final = {"Content-Type": "application/json", "Authorization": "Bearer sk-bench"}
 
 
@@ -133,7 +133,7 @@ class Load:
         return sum(reader.frames for reader in self.readers)
 
     def _short(self) -> str:
-        lost = sum(_FRAMES - reader.frames for reader in self.readers)
+        lost = sum(FRAMES - reader.frames for reader in self.readers)
         cut, gaps = sum(not reader.whole for reader in self.readers), sum(reader.gaps for reader in self.readers)
         return f"{lost} frames, {cut} endings, {gaps} gaps" if lost or cut or gaps else ""
 
@@ -224,13 +224,13 @@ def main() -> None:
     asked = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
     turned: dict[str, list[Figures]] = {"plain": [], "run": []}
-    upstream = [sys.executable, "-m", "tests.bench.runs_upstream", str(_PORT), str(asked.runs), str(_FRAMES)]
+    upstream = [sys.executable, "-m", "tests.bench.runs_upstream", str(PORT), str(asked.runs), str(FRAMES)]
     upstream.append(str(PERIOD_MS))
     with tempfile.TemporaryDirectory(prefix="tapes-", dir=CACHE) as data:
         settings: dict[str, Any] = {"runs_max": 2 * asked.runs, "streams_max": 2_000}
         with (
-            running("paced upstream", _PORT, upstream, {"PYTHONPATH": str(ROOT)}),
-            started("wiretape", Path(data), to=_PORT, **settings) as party,
+            running("paced upstream", PORT, upstream, {"PYTHONPATH": str(ROOT)}),
+            started("wiretape", Path(data), to=PORT, **settings) as party,
         ):
             for _ in range(asked.turns):
                 for name, case in (("plain", plain), ("run", runs)):

@@ -70,7 +70,7 @@ def main(port: int, streams: int, frames: int, period_s: float) -> None:
                 del peers[number]
                 peer.close()
         now = time.monotonic()
-        if len(gathered) == streams:
+        if len(gathered) >= streams:
             due += [(now + period_s * (1 + at / streams), peer, frames) for at, peer in enumerate(gathered)]
             gathered.clear()
         while due and due[0][0] <= now:

@@ -32,8 +32,9 @@ _OUTPUTS: Final = {"tool_outputs": [{"call_id": "call_0", "output": "12 degrees"
 _CALL: Final = (role(), text("Let me look."), call('{"city":"Bern"}', "weather"), finish("tool_calls"), usage(), DONE)
 _ANSWER: Final = (text("It is 12 degrees."), finish(), usage(), DONE)
 _FEED_EVERY_S: Final = 0.5
-#: `/events` of a stream or a run ends only with the stream; the others are relayed where Wiretape has no answer.
-_LEFT_OUT: Final = "/events$|^/v1/(responses|messages)/"
+#: `/events` of a stream or a run ends only with the stream, as `/inspect` does; the others are relayed where Wiretape
+#: has no answer.
+_LEFT_OUT: Final = "/(events|inspect)$|^/v1/(responses|messages)/"
 _CHECKS: Final = (
     "not_a_server_error",
     "status_code_conformance",

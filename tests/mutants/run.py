@@ -122,8 +122,8 @@ class Worker:
             files.extractall(self.tree, filter="data")
         links = self.tree / "build/types/wiretape"
         links.mkdir(parents=True)
-        for package in ("events", "proxy", "replay"):
-            (links / package).symlink_to(self.tree / package)
+        for place in ("events", "proxy", "replay", "proxy/wiretape/__init__.py"):
+            (links / Path(place).name).symlink_to(self.tree / place)
         # Compiled once, and taken only where the source has that very hash: never for a mutant.
         compiled = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "events", "tests"]
         subprocess.run(compiled, cwd=self.tree, check=True)

@@ -10,7 +10,10 @@ from tests.support.http import Client, asking, request
 from wiretape.events.core.json_text import parse
 from wiretape.proxy.api.control import control_app
 from wiretape.proxy.api.metrics import Metrics
+from wiretape.proxy.api.streams import StreamsApi
 from wiretape.proxy.config.model import Config, Key, Secret
+from wiretape.proxy.inspector.changes import Changes
+from wiretape.proxy.inspector.routes import inspector_routes
 from wiretape.proxy.memory import Memory
 from wiretape.proxy.relay.app import Application
 from wiretape.proxy.relay.delivery import Delivery
@@ -18,9 +21,11 @@ from wiretape.proxy.relay.relay import Services
 from wiretape.proxy.security.access import Keys
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Store
+from wiretape.replay.compare.side_by_side import side_by_side
 
 ME = Keys((), b"salt").caller([(b"authorization", b"Bearer mine")]) or ""
 OTHER = Keys((), b"salt").caller([(b"authorization", b"Bearer theirs")]) or ""
+OPERATOR_TOKEN = "wiretape_operator_of-these-tests"  # noqa: S105 - of no server
 KEY = "a-key-of-this-wiretape-that-is-long-enough"
 
 
@@ -31,6 +36,10 @@ class Running:
         self.live: dict[str, Delivery] = {}
         self.draining = False
         self.memory = Memory()
+
+    def rows(self, stream: str) -> None:
+        """Return nothing: the store has its rows."""
+        del stream
 
 
 class Said:
@@ -65,13 +74,10 @@ class House:
         self.said = Said()
         self.metrics = Metrics(["default"])
         config = Config(data=Path(), hosts=("test",))
-        self.control = control_app(
-            registry=self.running,
-            store=store,
-            metrics=self.metrics,
-            log_error=self.said.error,
-            wall=lambda: CREATED + 60.0,
-        )
+        streams = StreamsApi(store, self.running, lambda: CREATED + 60.0)
+        self.control = control_app(streams, metrics=self.metrics, log_error=self.said.error)
+        self.changes = Changes()
+        inspector_routes(self.control, streams, self.changes, side_by_side)
         unused: Any = None  # only Wiretape's own endpoints are requested here
         services = Services(
             config=config,
@@ -83,7 +89,11 @@ class House:
             new_id=unused,
         )
         self.app = Application(
-            services, Keys(keys, b"salt"), unused, cast(Any, self.control), on_refused=self.metrics.refused
+            services,
+            Keys(keys, b"salt", OPERATOR_TOKEN),
+            unused,
+            cast(Any, self.control),
+            on_refused=lambda answer, _: self.metrics.refused(answer.status),
         )
 
     def runs(self, stream: str) -> None:

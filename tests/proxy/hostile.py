@@ -37,7 +37,7 @@ LIMIT_BYTES: Final = 256 * MIB
 #: What must hold.
 FACTOR_MAX: Final = 1.3
 HONEST_MAX_S: Final = 2.0
-#: What docs/deployment.md recommends.
+#: What docs/guides/production.md recommends.
 ALLOCATOR: Final = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": "131072",
@@ -397,9 +397,9 @@ def _page(rows: list[tuple[str, ...]], seconds: float, idle_bytes: int) -> str:
     return f"""# Loads that want memory
 
 Written by `make hostile-loads`. `wiretape serve` with `memory_max_bytes = "256 MiB"` and the allocator settings of
-[deployment](../deployment.md) on Linux, {os.cpu_count()} shared cores, {seconds:.0f} s for each load; idle it has
-{idle_bytes / MIB:.0f} MiB. `peak` is VmHWM, to stay below {FACTOR_MAX} times the limit. Meanwhile an honest client asks
-for a short stream again and again, to be served within {HONEST_MAX_S:.0f} s each time.
+[deployment](../guides/production.md) on Linux, {os.cpu_count()} shared cores, {seconds:.0f} s for each load; idle it
+has {idle_bytes / MIB:.0f} MiB. `peak` is VmHWM, to stay below {FACTOR_MAX} times the limit. Meanwhile an honest client
+asks for a short stream again and again, to be served within {HONEST_MAX_S:.0f} s each time.
 
 {table(_COLUMNS, rows)}"""
 

@@ -135,7 +135,7 @@ def test_malformed_queries_are_refused(query: bytes) -> None:
 
 
 def test_allowed_origin_gets_neither_preflight_nor_cors() -> None:
-    """As docs/configuration.md promises."""
+    """As docs/reference/configuration.md promises."""
     page = (b"origin", b"app://obsidian.md")
     assert asked(page) is None
     assert status_of(asked(page, (b"access-control-request-method", b"POST"), method="OPTIONS")) == 405

@@ -47,8 +47,8 @@ from wiretape.proxy.store.tape_file import Durability
 from wiretape.proxy.upstream.connection import Exchange
 
 FULL: Final = os.environ.get("WIRETAPE_LAWS") == "full"
-#: Of cancelled connections and leaving clients the default suite takes every third checkpoint.
-STRIDE: Final = 1 if FULL else 3
+#: Of cancelled connections and leaving clients the default suite takes every fifth checkpoint.
+STRIDE: Final = 1 if FULL else 5
 
 FRAMES: Final = (role(), text("hi"), call('{"path":', "write_file"), call('"x"}'), finish("tool_calls"), usage(), DONE)
 

@@ -122,7 +122,7 @@ def test_missing_folder_will_be_created(tmp_path: Path) -> None:
     assert state_of(checks, "data folder") == ("ok", f"{tmp_path / 'a/b'} does not exist yet and will be created")
     assert not (tmp_path / "a").exists()
     assert state_of(checks, "configuration") == ("ok", "from --port")
-    assert state_of(checks, "upstream")[0] == "wrong"
+    assert state_of(checks, "upstream")[0] == "note"
 
 
 def test_locked_folder_open_to_others(tmp_path: Path) -> None:

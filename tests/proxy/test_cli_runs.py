@@ -109,7 +109,7 @@ def test_a_run_of_a_killed_server_has_failed(run: Run, data: Path) -> None:
 
 def test_the_id_of_a_run_must_match_one(run: Run, data: Path) -> None:
     assert "matches 3 runs" in run("show", "run_", "--data", data).err
-    assert (said := run("follow", "run_0", "--data", data)).code == FOUND_WRONG
+    assert (said := run("follow", "run_0", "--data", data)).code == CANNOT_START
     assert "No run in " in said.err
     assert run("seal", "run_0", "-o", data / "x.tape", "--data", data).code == CANNOT_START
 

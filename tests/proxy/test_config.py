@@ -96,7 +96,18 @@ EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
     "port": ("9000", "9000", lambda c: c.port, 9000),
     "data": ('"/d"', "/d", lambda c: c.data, Path("/d")),
     "durability": ('"disk"', "disk", lambda c: c.durability, "disk"),
+    "log_format": ('"text"', "text", lambda c: c.log_format, "text"),
+    "metrics_models": (
+        '["GPT-4o", "qwen3:8b"]',
+        "gpt-4o, qwen3:8b",
+        lambda c: c.metrics_models,
+        ("gpt-4o", "qwen3:8b"),
+    ),
+    "otel_endpoint": ('"http://c:4318"', "http://c:4318", lambda c: c.otel_endpoint, "http://c:4318"),
+    "otel_genai": ('"latest"', "latest", lambda c: c.otel_genai, "latest"),
+    "otel_content": ("true", "on", lambda c: c.otel_content, True),
     "requests": ('"hash"', "hash", lambda c: c.requests, "hash"),
+    "search": ("false", "off", lambda c: c.search, False),
     "on_log_failure": ('"serve"', "serve", lambda c: c.on_log_failure, "serve"),
     "keep_days": ('"unlimited"', "unlimited", lambda c: c.keep.days, None),
     "keep_bytes": ('"2 GiB"', "2GiB", lambda c: c.keep.bytes, 2 * 1024**3),
@@ -156,6 +167,7 @@ EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
     "runs": ('"relay"', "relay", lambda c: c.routes[""].runs, "relay"),
     "key_env": ('"OPENAI"', "OPENAI", lambda c: c.routes[""].targets[0].key, Secret(KEY)),
     "key_header": ('"x-api-key"', "x-api-key", lambda c: c.routes[""].targets[0].key_header, "x-api-key"),
+    "trace": ("true", "on", lambda c: c.routes[""].targets[0].trace, True),
     "caller_key": ("false", "false", lambda c: c.routes[""].targets[0].caller_key, False),
 }
 
@@ -640,7 +652,7 @@ def test_refused_values(kind: Kind, given: Any) -> None:
 
 
 def test_example_loads(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", read("configuration.md"), re.DOTALL)
+    (example,) = re.findall(r"```toml\n(.*?)```", read("reference/configuration.md"), re.DOTALL)
     (tmp_path / "wiretape.toml").write_text(example, encoding="utf-8")
     (tmp_path / "bob.key").write_text("b" * 43)
     (tmp_path / "bob.key").chmod(0o600)

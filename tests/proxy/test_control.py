@@ -14,7 +14,7 @@ from tests.proxy.store_cases import CREATED, put, stream_of
 from tests.support.http import connected, request
 from wiretape.proxy.api.control import readiness
 from wiretape.proxy.api.metrics import Metrics
-from wiretape.proxy.relay.relay import Ended
+from wiretape.proxy.relay.recording import Ended
 from wiretape.proxy.security.access import Keys
 from wiretape.proxy.store.catalogue_row import CallRow, CatalogueRow, StreamRow
 from wiretape.proxy.store.memory import MemoryStore
@@ -157,7 +157,7 @@ async def test_connection_is_reused_after_each_response(autojump_clock: MockCloc
 
 
 async def test_examples_in_the_document_work(home: House) -> None:
-    written = (ROOT / "docs/streams-api.md").read_text(encoding="utf-8")
+    written = (ROOT / "docs/reference/http-api.md").read_text(encoding="utf-8")
     examples = re.findall(r"^\$ curl (.*?)\"?\$W(/[^\s\"]*)", written, re.MULTILINE)
     assert {path.partition("?")[0].replace("$ID", "s1") for _, path in examples} == set(PATHS)
     for options, path in examples:
@@ -171,14 +171,15 @@ async def test_examples_in_the_document_work(home: House) -> None:
 
 
 async def test_document_lists_every_metric(home: House) -> None:
-    written = (ROOT / "docs/streams-api.md").read_text(encoding="utf-8")
+    written = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    home.metrics.folder = ROOT
     home.metrics.refused(503)
     answered = await home.get("/wiretape/metrics")
     assert answered.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     said = answered.body.decode()
     assert 'wiretape_refused_total{status="503"} 1.0\n' in said
     names = set(re.findall(r"^# TYPE (\w+)", said, re.MULTILINE))
-    assert set(re.findall(r"`(wiretape_\w+)", written)) == names
+    assert set(re.findall(r"`((?:wiretape|process)_\w+)", written)) == names
 
 
 def ended(*states: str, attempts: int = 1, tape_bytes: int = 1_000, **row: Any) -> Ended:

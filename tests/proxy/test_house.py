@@ -37,7 +37,7 @@ async def test_disconnect_within_a_send_is_recorded_before_it(
 
 
 async def test_stream_without_a_tape_cannot_be_read(autojump_clock: MockClock) -> None:
-    """docs/streams-api.md says so of the header."""
+    """docs/reference/http-api.md says so of the header."""
     async with house(answer(200, b"{}"), route={"tape": False}, check=False) as home:
         answered = await home.ask(b"", path="/v1/models", method="GET")
         await home.settled()
@@ -49,7 +49,7 @@ async def test_stream_without_a_tape_cannot_be_read(autojump_clock: MockClock) -
 
 @pytest.mark.parametrize("dialect", ["chat/completions", "completions"])
 async def test_partial_frame_waits_for_its_rest(autojump_clock: MockClock, dialect: str) -> None:
-    """docs/configuration.md says so of the profile."""
+    """docs/reference/configuration.md says so of the profile."""
     whole = text("hi")
 
     async with house(Peer(whole[:20], whole[20:], DONE, every_s=5), settings=Settings(profile="transparent")) as home:

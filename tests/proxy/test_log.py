@@ -15,7 +15,7 @@ from tests.proxy.store_cases import CREATED
 from wiretape.proxy.config.model import Secret
 from wiretape.proxy.limits import LOG_CLOSE_S, LOG_LINES_MAX, LOG_VALUE_CHARS_MAX
 from wiretape.proxy.log import Log
-from wiretape.proxy.relay.relay import Ended
+from wiretape.proxy.relay.recording import Ended
 from wiretape.proxy.store.catalogue_row import CallRow, CatalogueRow, StreamRow
 
 NOON = 1_795_003_200.25

@@ -37,7 +37,7 @@ async def test_document_is_served_and_names_the_media_type_of_each_answer() -> N
         served = (await home.get("/wiretape/openapi.json")).json
         assert served == document()
         for path in (path for path in served["paths"] if path.startswith("/wiretape/")):
-            answered = await home.get(path.replace("{stream}", "s1"))
+            answered = await home.get(path.replace("{stream}", "s1") + "?a=s1&b=s1")
             (media,) = served["paths"][path]["get"]["responses"][str(answered.status)]["content"]
             assert (answered.status, answered.headers["content-type"].partition(";")[0]) == (200, media), path
 

@@ -12,10 +12,10 @@ from tests.proxy.kills import killed
 @pytest.mark.slow
 @pytest.mark.case("C01", "C02")
 async def test_requests_that_are_aborted_leave_nothing(tmp_path: Path) -> None:
-    figures = await aborted(175, tmp_path)
+    figures = await aborted(120, tmp_path)
     assert figures.left == []
-    assert figures.aborted > 60
-    assert len(figures.closed_s) > 35
+    assert figures.aborted > 40
+    assert len(figures.closed_s) > 24
     # 50 ms on a quiet machine (docs/internals/laws.md); a second under any load (failures.md G10).
     assert figures.at(0.99) < 1_000
 
@@ -23,12 +23,12 @@ async def test_requests_that_are_aborted_leave_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.case("P04")
 async def test_everything_delivered_before_a_kill_is_on_the_tape(tmp_path: Path) -> None:
-    figures = await killed(6, tmp_path)
+    figures = await killed(4, tmp_path)
     assert figures.wrong == []
-    assert figures.kills == 6
-    assert figures.running > 6, "hardly a stream ran when its process was killed"
-    assert figures.frames > 120, "hardly anything was delivered"
-    assert sorted(figures.recoveries_s)[3] < 1
+    assert figures.kills == 4
+    assert figures.running > 4, "hardly a stream ran when its process was killed"
+    assert figures.frames > 80, "hardly anything was delivered"
+    assert sorted(figures.recoveries_s)[2] < 1
 
 
 @pytest.mark.slow

@@ -56,6 +56,7 @@ async def test_page_lists_the_callers_streams_latest_first(home: House) -> None:
     assert answered.json["streams"][1] == {
         "id": "a",
         "created": CREATED,
+        "created_us": CREATED * 1_000_000,
         "route": "default",
         "dialect": "chat",
         "model": "m",
@@ -67,6 +68,16 @@ async def test_page_lists_the_callers_streams_latest_first(home: House) -> None:
         "first_frame_us": 1_000,
         "first_content_us": 1_000,
         "duration_us": 90_000,
+        "status": None,
+        "path": None,
+        "attempts": 0,
+        "lost": 0,
+        "spark": None,
+        "silence_us": None,
+        "run": None,
+        "turn": None,
+        "repairs": 1,
+        "tools": [],
     }
 
 

@@ -1,4 +1,4 @@
-"""Runs the commands of docs/clients with the real programs: `python -m tests.real.dialects.guides`.
+"""Runs the commands of docs/guides/clients with the real programs: `python -m tests.real.dialects.guides`.
 
 The default suite runs what needs only Wiretape; the blocks that need a program say so, and are run here.
 """
@@ -50,7 +50,7 @@ class Command(NamedTuple):
 def commands() -> Iterator[Command]:
     """Yield the commands that need a program."""
     for page in PAGES:
-        if page.startswith("docs/clients/"):
+        if page.startswith("docs/guides/clients/"):
             for block in blocks_of(page, "console"):
                 needs = block.note.removeprefix(f"{NOT_RUN}needs ")
                 if needs in _PROGRAMS:

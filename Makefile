@@ -7,6 +7,11 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 PYTEST := $(PY) -m pytest --quiet
 PACKAGES := events proxy replay
+# The package `wiretape` itself.
+ROOT_FILES := $(addprefix proxy/wiretape/,__init__.py __main__.py py.typed)
+
+# Set in some containers. The tests start some two hundred processes, which would compile every module they import.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help
@@ -35,23 +40,25 @@ $(LOCKED): requirements-dev.txt
 
 # The strict editable install links the files that exist when it runs, so it depends on their list, not their contents.
 $(VENV)/.files: $(LOCKED) FORCE
-	@find $(PACKAGES) -name '*.py' -o -name py.typed | LC_ALL=C sort > $@.new
+	@find $(PACKAGES) -name '*.py' -o -name py.typed -o -path '*/inspector/*' -type f ! -name '*.pyc' | LC_ALL=C sort > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # For pyright (see pyproject.toml). The install is below build/ too: if this is missing, `rm -r build` removed both.
-build/types/wiretape:
-	@mkdir -p $@
-	@ln -s $(addprefix ../../../,$(PACKAGES)) $@
+LINKS := build/types/wiretape
+$(LINKS)/__init__.py:
+	@rm -rf $(LINKS) && mkdir -p $(LINKS)
+	@ln -s $(addprefix ../../../,$(PACKAGES) $(ROOT_FILES)) $(LINKS)
 
-$(VENV)/.installed: $(LOCKED) $(VENV)/.files build/types/wiretape pyproject.toml setup.cfg
+$(VENV)/.installed: $(LOCKED) $(VENV)/.files $(LINKS)/__init__.py pyproject.toml setup.cfg
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 COMPILE := $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
 .PHONY: lock
-lock: install ## update both lock files from pyproject.toml (UPGRADE=--upgrade for newer versions)
+lock: install ## update the lock files from pyproject.toml (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) $(UPGRADE) pyproject.toml --output-file requirements.txt
 	$(COMPILE) $(UPGRADE) --extra dev pyproject.toml --output-file requirements-dev.txt
+	$(COMPILE) $(UPGRADE) --resolution lowest-direct pyproject.toml --output-file tests/real/requirements/lowest.txt
 
 # --- try it ---------------------------------------------------------------------------------------------------
 
@@ -62,17 +69,17 @@ $(RUN): requirements.txt
 	$(CHECK_PYTHON)$(PYTHON) -m venv --clear $(RUN_VENV)
 	$(RUN_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements.txt
 	@pwd | sed 's|$$|/build/types|' > "$$(echo $(RUN_VENV)/lib/python*/site-packages)/wiretape.pth"
-	@printf '#!%s/$(RUN_VENV)/bin/python\nfrom wiretape.proxy.cli.main import main\n\nmain()\n' "$$(pwd)" > $@
+	@printf '#!%s/$(RUN_VENV)/bin/python\nfrom wiretape.__main__ import main\n\nmain()\n' "$$(pwd)" > $@
 	@chmod +x $@
 
 .PHONY: demo
-demo: $(RUN) build/types/wiretape ## show what it does with three streams, without a provider
+demo: $(RUN) $(LINKS)/__init__.py ## show what it does with three streams, without a provider
 	@$(RUN) demo
 
 .PHONY: serve
-# docs/deployment.md
+# docs/guides/production.md
 ALLOCATOR := MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=262144
-serve: $(RUN) build/types/wiretape ## run in front of a provider: make serve UPSTREAM=https://api.example.com/v1
+serve: $(RUN) $(LINKS)/__init__.py ## run in front of a provider: make serve UPSTREAM=https://api.example.com/v1
 	@$(ALLOCATOR) $(RUN) serve --upstream "$(UPSTREAM)"
 
 # --- every day -------------------------------------------------------------------------------------------------------
@@ -119,6 +126,14 @@ format: install ## fix what `make check` would report
 .PHONY: docs
 docs: install ## regenerate the documents that come from the code
 	$(PY) -m tests.support.docs
+
+.PHONY: test-docs
+test-docs: install ## run every command of the documents; the default suite runs those of README.md
+	DOCUMENTS=all $(PYTEST) --numprocesses auto --dist worksteal tests/docs/test_commands.py
+
+.PHONY: newcomer
+newcomer: install ## follow README and tutorial to the letter in an empty home, with the built wheel and a stopwatch
+	$(PY) -m tests.docs.newcomer
 
 # --- heavy -----------------------------------------------------------------------------------------------------------
 
@@ -221,6 +236,11 @@ bench-runs: install ## 500 runs with two viewers each: events lost, lag, CPU aga
 	$(PY) -m tests.bench.runs
 
 COMMIT ?= HEAD~1
+.PHONY: bench-inspectors
+bench-inspectors: install ## a busy proxy with ten open inspectors: latency and CPU per frame within 5 %
+	@mkdir -p .cache/bench
+	$(PY) -m tests.bench.inspectors
+
 .PHONY: bench-against
 bench-against: install $(OPPONENTS)/relay/.installed ## compare core and proxy with an earlier commit, alternating runs: make bench-against COMMIT=abc123
 	$(PY) -m tests.bench.against $(COMMIT)
@@ -303,6 +323,23 @@ $(REAL)/%/.installed: tests/real/requirements/%.txt
 fuzz-api: install $(REAL)/schemathesis/.installed ## five minutes of requests made from the OpenAPI document: no 500, every answer as documented
 	$(PY) -m tests.fuzz.api --seconds $(or $(API_SECONDS),300)
 
+.PHONY: wheel
+wheel: install ## build dist/, from which the image is made
+	rm -rf dist
+	$(PY) -m build --no-isolation --outdir dist >/dev/null
+
+.PHONY: test-deploy
+test-deploy: wheel $(REAL)/deploy/.installed ## lint deploy/, and run the image's command line read-only, without user, home or capabilities
+	$(PY) -m tests.deploy $(REAL)/deploy/bin
+
+.PHONY: test-telemetry
+test-telemetry: install $(REAL)/phoenix/.installed ## alerts and every panel on a real Prometheus, traces to a real Phoenix and read by OpenTelemetry's own package
+	$(PY) -m tests.telemetry $(REAL)/phoenix
+
+.PHONY: test-telemetry-ci
+test-telemetry-ci: install ## the part for CI: alerts and panels
+	$(PY) -m tests.telemetry
+
 # Source only; the wheel outlives its environment. The weights are our own tiny model (tests/real/tiny_gguf.py).
 $(REAL)/wheels/.built: tests/real/requirements/llama_cpp_python.txt | $(REAL)/llama/.installed
 	rm -rf $(@D)
@@ -326,6 +363,35 @@ lock-real: install ## update the lock files of the real peers (UPGRADE=--upgrade
 	    case $$lock in *llama_cpp_python*) only=--no-deps;; *) only=;; esac; \
 	    $(COMPILE) $(UPGRADE) $$only $${lock%.txt}.in --output-file $$lock || exit; \
 	done
+
+# The theme and the pictures have their own environments; the default suite checks links and drawn pictures without them.
+.PHONY: site
+site: install $(REAL)/site/.installed ## build the documents as a site in build/site, with llms.txt and every page as Markdown
+	$(PY) -m tests.docs.site $(REAL)/site/bin/zensical
+
+# The inspector's page, in Debian's Chromium. The vendored file is preact/standalone.module.js of the package htm, unchanged.
+UI := tests/ui/node/node_modules
+UI_PRESENT := command -v npm >/dev/null && test -x /usr/bin/chromium
+.PHONY: ui-check
+ui-check: $(UI) ## check the page's types, and its vendored file against the package
+	cmp $(UI)/htm/preact/standalone.module.js proxy/inspector/static/vendor/preact-htm.js
+	! $(UI)/.bin/tsc --project tests/ui/tsconfig.json 2>&1 | grep -v /static/vendor/
+
+.PHONY: test-ui
+test-ui: install ## the inspector in Chromium: pages, keyboard, axe, foreign text, speed (needs npm and chromium)
+	@if $(UI_PRESENT); then \
+	    $(MAKE) --no-print-directory $(REAL)/ui/.installed ui-check && $(PYTEST) -p no:cacheprovider $(ONLY) tests/ui; \
+	else \
+	    echo "UNTESTED: no npm or no /usr/bin/chromium found, so the inspector's page did not run"; \
+	fi
+
+.PHONY: test-ui-ci
+test-ui-ci: ## the part for CI, at most three minutes
+	@$(MAKE) --no-print-directory test-ui ONLY='-m "not slow"'
+
+.PHONY: pictures
+pictures: install $(REAL)/ui/.installed ## make the pictures in docs/pictures: diagrams, the demo's output, screenshots of the inspector
+	$(PY) -m tests.docs.pictures
 
 NODE := tests/conformance/node
 NODE22 := tests/conformance/node22
@@ -369,6 +435,24 @@ test-next: ## run the default suite (or SUITE=fast) under Python 3.13, if instal
 	    fi; \
 	done; \
 	echo "UNTESTED: no Python 3.13 found, so the second version pair (quart 0.23, quart-trio 0.13) did not run"
+
+# The tests come from .venv. What touches a dependency: JSON, trio, httpx, Quart, the metrics, the command line, the plugin.
+LOWEST := tests/events/test_json_text.py tests/events/emission $(addprefix tests/proxy/test_,$(addsuffix .py, \
+    cli control server service store_files streams_api upstream)) $(addprefix tests/replay/test_,$(addsuffix .py, \
+    demo pytest_plugin runs transport verify))
+.PHONY: test-lowest
+test-lowest: install $(REAL)/lowest/.installed ## run a part of the tests with the oldest versions that pyproject.toml allows
+	@$(PY) -c 'import site; print("import site; site.addsitedir(%r)" % site.getsitepackages()[0])' \
+	    > "$$(echo $(REAL)/lowest/lib/python*/site-packages)/tests.pth"
+	$(REAL)/lowest/bin/python -m pytest --quiet --numprocesses auto --dist worksteal -m "not slow" $(LOWEST)
+
+.PHONY: resolve
+resolve: install ## check that each Python has a wheel of every locked package
+	@for version in 3.12 3.13 3.14; do \
+	    $(PY) -m uv pip compile --quiet --only-binary :all: --python-version $$version requirements.txt >/dev/null \
+	        && echo "wheels for Python $$version: all of requirements.txt" || exit; \
+	done
+	@echo "UNTESTED: no test runs on Python 3.14, which pyproject.toml refuses until pgjones/hypercorn#354 and #351 are fixed"
 
 .PHONY: FORCE
 FORCE:

@@ -299,7 +299,8 @@ class Catalogue:
         """Complete a row; return whether that was written."""
         try:
             row, text = read_whole(row, self._records(self._folder.ended_path(row.stream) or ""))
-        except Exception:  # noqa: BLE001 - a bug in our reading must hide neither this tape nor any other
+        except Exception as error:  # noqa: BLE001 - a bug in our reading must hide neither this tape nor any other
+            self._warn(f"the text of {row.stream} cannot be searched: {error!r}")
             text = ""
         if self._closed.is_set():
             return False

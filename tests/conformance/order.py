@@ -5,6 +5,7 @@ together. A stream of theirs is a list of (event name, payload).
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -64,6 +65,29 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
 _ID_FREE: Final = ("function_call", "custom_tool_call")
 
 
+class _Stream(ABC):
+    """One stream, frame by frame, and what is out of order in it."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self._ended = ""
+
+    @abstractmethod
+    def take(self, event: str, value: dict[str, Any]) -> None:
+        """Take the next frame."""
+
+    def fault(self, rule: str, detail: object = "") -> None:
+        self.faults.append(f"{rule}: {detail}"[:200])
+
+    def of(self, body: bytes) -> list[str]:
+        """Return the faults of a whole body."""
+        for event, value in frames_of(body):
+            self.take(event, value)
+        if not self._ended:
+            self.fault("there is an end")
+        return self.faults
+
+
 @dataclass(slots=True)
 class _Part:
     kind: str
@@ -90,19 +114,15 @@ class _Item:
         return next((part for parts in self.parts.values() for part in parts if not part.closed), None)
 
 
-class _Responses:
+class _Responses(_Stream):
     """One Responses stream, frame by frame."""
 
     def __init__(self) -> None:
-        self.faults: list[str] = []
+        super().__init__()
         self._id: Any = None
         self._sequence: int | None = None
         self._items: list[_Item] = []
-        self._ended = ""
         self._opened: list[str] = []
-
-    def fault(self, rule: str, detail: object = "") -> None:
-        self.faults.append(f"{rule}: {detail}"[:200])
 
     def take(self, event: str, value: dict[str, Any]) -> None:
         kind = str(value.get("type"))
@@ -279,18 +299,10 @@ class _Responses:
         if output != due and (kind == "response.completed" or output != due + open_ones):
             self.fault("output repeats the items", f"{output} instead of {due}")
 
-    def close(self) -> list[str]:
-        if not self._ended:
-            self.fault("there is an end")
-        return self.faults
-
 
 def responses_faults(body: bytes) -> list[str]:
     """Return what is out of order in the bytes of a Responses stream."""
-    stream = _Responses()
-    for event, value in frames_of(body):
-        stream.take(event, value)
-    return stream.close()
+    return _Responses().of(body)
 
 
 # -- Messages ---------------------------------------------------------------------------------------------------------
@@ -316,16 +328,15 @@ class _Block:
     signed: bool = False
 
 
-class _Messages:
+class _Messages(_Stream):
     """One Messages stream, frame by frame."""
 
     def __init__(self) -> None:
-        self.faults: list[str] = []
+        super().__init__()
         self._started = False
         self._open: _Block | None = None
         self._blocks: list[_Block] = []
         self._stop: Any = None
-        self._ended = ""
         self._takers: Mapping[str, Callable[[dict[str, Any]], None]] = {
             "message_start": self._start,
             "content_block_start": self._block_start,
@@ -334,9 +345,6 @@ class _Messages:
             "message_delta": self._delta,
             "message_stop": self._end,
         }
-
-    def fault(self, rule: str, detail: object = "") -> None:
-        self.faults.append(f"{rule}: {detail}"[:200])
 
     def take(self, event: str, value: dict[str, Any]) -> None:
         kind = str(value.get("type"))
@@ -440,18 +448,10 @@ class _Messages:
             if not (_is_object(block.json) or (not block.json and isinstance(block.given, dict))):
                 self.fault("arguments of a call are whole", block.json[-60:])
 
-    def close(self) -> list[str]:
-        if not self._ended:
-            self.fault("there is an end")
-        return self.faults
-
 
 def messages_faults(body: bytes) -> list[str]:
     """Return what is out of order in the bytes of a Messages stream."""
-    stream = _Messages()
-    for event, value in frames_of(body):
-        stream.take(event, value)
-    return stream.close()
+    return _Messages().of(body)
 
 
 # -- chat completions -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from ..core.json_text import as_list, as_object, as_text, is_object
-from ..crossing.envelope import is_envelope, open_envelope
+from ..crossing.envelope import is_envelope, opened
 from ..crossing.given import Given
 from ..crossing.request import CUSTOM_SCHEMA, SHARED, Choice, Format, Options, Request, Tool
 from ..crossing.turns import FAILED_MARK, Call, Media, Part, Refusal, Result, Text, Thought, Turn, hints_of, joined
@@ -110,7 +110,7 @@ def _thought(message: Given) -> Thought:
     text = message.word("reasoning_content") or message.word("reasoning")
     details = as_list(message.get("reasoning_details"))
     data = [as_object(detail).get("data") for detail in details]
-    envelopes = [open_envelope(one) for one in data if isinstance(one, str) and is_envelope(one)]
+    envelopes = [opened("", one) for one in data if is_envelope(one)]
     proofs = [proof for envelope in envelopes for proof in envelope.proofs]
     rest = [detail for detail, one in zip(details, data, strict=True) if not is_envelope(one)]
     calls = {call: given for envelope in envelopes for call, given in envelope.calls.items()}

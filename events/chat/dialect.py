@@ -41,7 +41,6 @@ class Chat(Spoken):
         return request.asks_usage(body)
 
     def unstreamed(self, body: bytes) -> bytes:
-        """Return the body with a whole answer asked for instead of a stream, and nothing said about the stream."""
         return apply(body, locate(body, {("stream_options",): None, ("stream",): b"false"}))
 
     @staticmethod

@@ -13,7 +13,7 @@ from ..core import limits
 from ..core.json_text import ABSENT, as_list, as_object, dumps, is_list, is_object, parse, values_at_most
 from ..core.lifecycle import STATUS_ON_WIRE, State
 from ..core.model import Event, ForeignFrame, ResponseStarted, Terminator, ToolProgress, UpstreamError, Usage
-from ..emission.dialect import Context, Step
+from ..emission.dialect import Context, Reader, Step
 from ..emission.frames import Out
 from ..emission.words import PROGRESS_EVENT
 from ..folds.wire import short
@@ -44,11 +44,8 @@ _CARD_KEYS: Final = frozenset(
 )
 
 
-class Repair:
+class Repair(Reader):
     """The reader of one attempt."""
-
-    #: No text is kept.
-    room = limits.SKIPPED_BYTES_MAX
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -131,12 +128,6 @@ class Repair:
             self._settle_envelope({"created": self._context.created})
             steps.append(self._step(Out(n, chunk(self._envelope, index, {}, reason), repair="finish_supplied")))
         return steps
-
-    def repeated(self, text: str) -> None:
-        pass  # chat has no frame that repeats it
-
-    def opening(self, n: int) -> list[Step]:  # noqa: ARG002 - the upstream begins its answer itself
-        return []
 
     # -- the frame ----------------------------------------------------------------------------------------------------
 

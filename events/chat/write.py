@@ -9,19 +9,19 @@ from typing import Any
 
 from ..core.json_text import ABSENT, is_list, is_object
 from ..core.lifecycle import State
-from ..core.settings import Facts
-from ..emission.dialect import Context, Held, Split, Step
+from ..emission.dialect import Context, Held, Split, Step, Writer
 from ..emission.frames import Edit, Out, Styles
-from ..emission.words import KEEPALIVE, PROGRESS_EVENT, dropped_tools, late_warning, warning
+from ..emission.words import KEEPALIVE, PROGRESS_EVENT, failure, warning
 from ..folds.wire import Call, counts_tokens
-from ..wire.sse import parse_block
 from .chunk import CALL_KEYS, DONE, chunk, envelope, says_content
 
-__all__ = ["ChatWriter", "error_frame"]
+__all__ = ["ChatWriter"]
 
 
-class ChatWriter:
+class ChatWriter(Writer):
     """Writes the frames of one emitted stream: those that came, and ours in the stream's own envelope."""
+
+    terminator = DONE
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -34,9 +34,6 @@ class ChatWriter:
         #: The client has usage, or the chunk with it is on its way.
         self._counted = False
         self._texted = False
-        #: A comment keeps every client of this dialect waiting.
-        self.opens = False
-        self.number: int | None = None
 
     # -- frames that came ---------------------------------------------------------------------------------------------
 
@@ -146,9 +143,6 @@ class ChatWriter:
         text = ("\n\n" if self._texted else "") + warning(code, lost, self._context.facts)
         return [self._chunk(n, "warning_text", lost[0].choice, {"content": text})]
 
-    def http_error(self, out: Out) -> bytes:
-        return parse_block(out.frame()).payload or b""
-
     def keepalive(self, n: int) -> Out:
         return Out(n, raw=KEEPALIVE)
 
@@ -156,9 +150,6 @@ class ChatWriter:
         """Return the chunk with the usage, once."""
         usage, self._usage = self._usage, None
         return [] if usage is None else [usage]
-
-    def done(self, n: int) -> Out:
-        return Out(n, raw=DONE, repair="done_supplied")
 
     def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:
         """Return a finish of `length` and a `[DONE]`, or an error frame.
@@ -171,17 +162,11 @@ class ChatWriter:
             choices = sorted((live.choices.keys() or {0}) - finished)
             finishes = [self._chunk(n, "warn_finish", index, {}, "length") for index in choices]
             return [*finishes, *self.tail(), Out(n, raw=DONE, repair="warn_done")]
-        facts = self._context.facts
-        text = late_warning(code, lost, late, facts)
-        return [*self.tail(), Out(n, error_frame(code, text, [*late, *lost], facts), repair="error_frame")]
+        error = failure(code, lost, late, self._context.facts)
+        failed = {"message": error["message"], "type": error["code"], **error, "code": code}
+        return [*self.tail(), Out(n, {"error": failed}, repair="error_frame")]
 
     def _chunk(self, n: int, repair: str, index: int, delta: dict[str, Any], finish: str | None = None) -> Out:
         role = {} if index in self._roles else {"role": "assistant"}
         self._roles.add(index)
         return Out(n, chunk(self._ours, index, role | delta, finish), repair=repair)
-
-
-def error_frame(code: str, message: str, calls: Sequence[Call], facts: Facts) -> dict[str, Any]:
-    """Return the payload that ends a stream which must not be taken for whole."""
-    kind = code if code == "malformed_call" else "stream_truncated"
-    return {"error": {"message": message, "type": kind, "code": code, "dropped_tools": dropped_tools(calls, facts)}}

@@ -82,8 +82,9 @@ class Places(Protocol):
     #: Return a frame with so many characters of one of its pieces and nothing after it.
     def shortened(self, value: Mapping[str, Any], piece: CallPiece, length: int) -> dict[str, Any]: ...
 
-    #: Return a frame without its finish; None if nothing else is left.
-    def without_finish(self, value: Mapping[str, Any]) -> dict[str, Any] | None: ...
+    def without_finish(self, value: Mapping[str, Any]) -> dict[str, Any] | None:  # noqa: ARG002 - by default everything
+        """Return a frame without its finish; None if nothing else is left."""
+        return None
 
     #: Return the event's name and the payload of an error, as providers send one after `number` frames.
     def error(self, message: str, number: int) -> tuple[str, dict[str, Any]]: ...

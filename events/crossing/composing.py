@@ -4,19 +4,19 @@ A composer makes the canonical frames of one answer out of events in the order o
 that the frames mean in its own dialect.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from ..core import model
-from ..core.limits import SKIPPED_BYTES_MAX
 from ..core.model import Event
-from ..emission.dialect import Context, Step
+from ..emission.dialect import Composer, Context, Step
+from ..emission.frames import Out
 from .envelope import seal
 from .names import WayBack, call_id, way_back
 
-__all__ = ["CHOICE", "CROSSED", "Composing"]
+__all__ = ["CHOICE", "CROSSED", "Composing", "framed"]
 
 #: The repair that makes every composed frame.
 CROSSED: Final = "crossed"
@@ -24,7 +24,12 @@ CROSSED: Final = "crossed"
 CHOICE: Final = (0,)
 
 
-class Composing(ABC):
+def framed(n: int, value: dict[str, Any], *events: Event, delivers: bool = False) -> Step:
+    """Return a step with a frame whose payload has a type."""
+    return Step(n, events, Out(n, value, repair=CROSSED, event=value["type"].encode()), delivers, CHOICE)
+
+
+class Composing(Composer):
     """The part of a composer that every dialect needs."""
 
     #: How the ids begin that we give to calls.
@@ -41,14 +46,6 @@ class Composing(ABC):
         self._call_proofs: dict[int, list[tuple[str, Any]]] = {}
         #: The first finish reason.
         self._reason = ""
-
-    @property
-    def room(self) -> int:
-        """The characters of text that it can still take: without bound, if it keeps none."""
-        return SKIPPED_BYTES_MAX
-
-    def repeated(self, text: str) -> None:  # noqa: B027 - a composer that keeps no text needs no more
-        """Take nothing: no frame says a text again."""
 
     def open(self, n: int) -> Sequence[Step]:
         """Return the frames that begin an answer, once."""

@@ -85,9 +85,6 @@ def _fitted(request: Request, options: Options, names: dict[str, WayBack], lost:
     )
 
 
-# -- tools ------------------------------------------------------------------------------------------------------------
-
-
 def _tools(
     request: Request, turns: Sequence[Turn], names: dict[str, WayBack], lost: set[str]
 ) -> tuple[tuple[Tool, ...], Choice | None]:
@@ -113,9 +110,6 @@ def _tools(
     if not declared:
         raise Given(None, "tool_choice").refuse("no tool that crosses could be called.")
     return declared, replace(choice, tool=(flat_name(*choice.tool), "")) if choice.mode == "tool" else choice
-
-
-# -- history ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)

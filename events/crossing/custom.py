@@ -8,13 +8,12 @@ import json
 import re
 from typing import Final
 
-from ..core.json_text import ABSENT, Boundary, as_object, joined_surrogates, parse
+from ..core.json_text import ABSENT, as_object, joined_surrogates, parse
 
 __all__ = ["CustomInput"]
 
-#: How the arguments begin, and how they begin as far as they have come.
+#: How the arguments begin.
 _HEAD: Final = re.compile(r'\s*\{\s*"input"\s*:\s*"')
-_HEAD_SO_FAR: Final = re.compile(r'\s*(?:\{\s*(?:"(?:i(?:n(?:p(?:u(?:t(?:"\s*(?::\s*)?)?)?)?)?)?)?)?)?')
 #: A longer beginning is another one.
 _HEAD_CHARS_MAX: Final = 64
 #: The inside of a JSON string, up to an escape that may be cut short.
@@ -32,16 +31,9 @@ class CustomInput:
         self._inside = self._ended = False
         #: What waits for the next piece.
         self._held = ""
-        self._boundary = Boundary()
-
-    @property
-    def whole(self) -> bool:
-        """Whether the arguments so far are an object that has ended."""
-        return self._boundary.complete
 
     def feed(self, piece: str) -> str:
         """Return the next piece of the input; empty as long as it waits for more."""
-        self._boundary.feed(piece)
         if self._other:
             self._other.append(piece)
         if self._other or self._ended:
@@ -50,8 +42,7 @@ class CustomInput:
         if not self._inside:
             head = _HEAD.match(text)
             if head is None:
-                so_far = len(text) <= _HEAD_CHARS_MAX and _HEAD_SO_FAR.fullmatch(text)
-                self._held, self._other = (text, []) if so_far else ("", [text])
+                self._held, self._other = (text, []) if len(text) <= _HEAD_CHARS_MAX else ("", [text])
                 return ""
             self._inside, text = True, text[head.end() :]
         inside = _INSIDE.match(text)
@@ -63,11 +54,14 @@ class CustomInput:
         self._held = rest
         return joined_surrogates(_decode(f'"{decoded}"'))
 
-    def rest(self) -> str | None:
-        """Return what is left of the input at the end of the arguments, or None if they are not valid JSON."""
-        if not self._other:
-            return "" if self._ended and self.whole else None
-        text = "".join(self._other)
+    def rest(self, *, whole: bool) -> str | None:
+        """Return what is left of the input at the end of the arguments, or None if they are not valid JSON.
+
+        They are `whole` if they were an object that has ended.
+        """
+        if self._inside:
+            return "" if self._ended and whole else None
+        text = "".join(self._other) or self._held
         value = parse(text.encode("utf-8", "replace"))
         if value is ABSENT:
             return None

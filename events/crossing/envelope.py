@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from ..core.json_text import as_list, as_object, dumps, is_list, parse
 from ..core.limits import ENVELOPE_BYTES_MAX
 
-__all__ = ["Envelope", "Proofs", "is_envelope", "may_hold", "open_envelope", "opened", "seal"]
+__all__ = ["Envelope", "Proofs", "is_envelope", "may_hold", "opened", "seal"]
 
 #: Kind and value of each proof, as in `core.model.Proof`.
 Proofs = Sequence[tuple[str, Any]]
@@ -48,17 +48,6 @@ def is_envelope(text: Any) -> bool:
     return isinstance(text, str) and _ANY.match(text) is not None
 
 
-def open_envelope(text: str) -> Envelope:
-    """Return what an envelope carries: nothing if it is damaged, too long, or of a version that is unknown here."""
-    if not text.startswith(_PREFIX) or len(text) > ENVELOPE_BYTES_MAX:
-        return Envelope()
-    try:
-        value = as_object(parse(base64.b64decode(text[len(_PREFIX) :], altchars=b"-_", validate=True)))
-    except (binascii.Error, ValueError):
-        return Envelope()
-    return Envelope(_proofs(value.get("p")), {call: _proofs(of) for call, of in as_object(value.get("c")).items()})
-
-
 def _proofs(given: Any) -> tuple[tuple[str, Any], ...]:
     pairs = [pair for pair in as_list(given) if is_list(pair) and len(pair) == 2]
     return tuple((kind, value) for kind, value in pairs if isinstance(kind, str))
@@ -70,7 +59,16 @@ def may_hold(body: bytes) -> bool:
 
 
 def opened(kind: str, given: Any) -> Envelope:
-    """Return the proofs in a member that clients return: those of an envelope, or the vendor's own one of this kind."""
-    if is_envelope(given):
-        return open_envelope(given)
-    return Envelope(((kind, given),) if isinstance(given, str) and given else ())
+    """Return the proofs in a member that clients return: those of an envelope, or the vendor's own one of this kind.
+
+    An envelope has none if it is damaged, too long, or of a version that is unknown here.
+    """
+    if not is_envelope(given):
+        return Envelope(((kind, given),) if isinstance(given, str) and given else ())
+    if not given.startswith(_PREFIX) or len(given) > ENVELOPE_BYTES_MAX:
+        return Envelope()
+    try:
+        value = as_object(parse(base64.b64decode(given[len(_PREFIX) :], altchars=b"-_", validate=True)))
+    except (binascii.Error, ValueError):
+        return Envelope()
+    return Envelope(_proofs(value.get("p")), {call: _proofs(of) for call, of in as_object(value.get("c")).items()})

@@ -19,7 +19,7 @@ LOST: Final[Mapping[str, str]] = {
     "effort": "an effort that the upstream has no word for, or that contradicts another member",
     "file_url": "the content of a file; its URL is named in text",
     "format_description": "the description of a format",
-    "hosted_calls": "calls, in the history, of tools that an upstream ran itself",
+    "hosted_calls": "calls, in the history, of tools that an upstream ran itself, or that have no schema",
     "hosted_tools": "tools that only an upstream of the client's dialect runs",
     "include": "extra members of the answer",
     "json_object": "any JSON object as the form of the answer",

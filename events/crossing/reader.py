@@ -7,7 +7,7 @@ from typing import Final
 from ..core import model
 from ..core.lifecycle import CUT_FINISHES
 from ..core.model import Event
-from ..emission.dialect import Context, Dialect, Step
+from ..emission.dialect import Context, Dialect, Reader, Step
 from ..emission.frames import Out
 from ..folds.wire import Wire
 from ..tape.record import Record
@@ -19,7 +19,7 @@ __all__ = ["CrossedReader"]
 _NO_MESSAGE: Final = "The upstream failed and did not say why."
 
 
-class CrossedReader:
+class CrossedReader(Reader):
     """The upstream's reader and the client's composer, with a live state of the upstream's answer between them."""
 
     def __init__(self, theirs: Dialect, ours: Dialect, context: Context) -> None:
@@ -42,8 +42,6 @@ class CrossedReader:
         self._closed = False
         #: What the ledger has as lost.
         self._lost: set[str] = set()
-
-    # -- what the engine calls ----------------------------------------------------------------------------------------
 
     def frame(self, record: Record) -> Sequence[Step]:
         n, self._last_at = record.n, self._context.created + record.t // 1_000_000
@@ -76,13 +74,8 @@ class CrossedReader:
             steps += [Step(n, (model.ForeignFrame(n=n, why="no_done"),)), *self._close(n)]
         return [*steps, *self._unshown(n)]
 
-    def supply(self, n: int) -> Sequence[Step]:  # noqa: ARG002 - it was supplied before it was crossed
-        return []
-
     def opening(self, n: int) -> Sequence[Step]:
         return self._composer.open(n)
-
-    # -- any frame ----------------------------------------------------------------------------------------------------
 
     def _crossed(self, n: int, steps: Sequence[Step]) -> list[Step]:
         """Return the steps in the client's dialect."""
@@ -140,10 +133,10 @@ class CrossedReader:
             return events
         if isinstance(event, model.AudioDelta):
             self._lose(n, "lost_audio")
-        if isinstance(event, model.Finish) and event.reason not in CUT_FINISHES:
-            for call in [*self._live.choice(event.choice).open]:
-                events.append(model.ToolArgumentsComplete(n=n, choice=event.choice, call=call))
-                self._live.apply(events[-1])
+        if isinstance(event, model.Finish):
+            for complete in self._live.completed_by(event):
+                events.append(complete)
+                self._live.apply(complete)
         events.append(event)
         return [replace(one, choice=0) for one in events] if self._choice else events
 
@@ -166,8 +159,6 @@ class CrossedReader:
         if what not in self._lost:
             self._lost.add(what)
             self._context.ledger.enter(n, what)
-
-    # -- the end ------------------------------------------------------------------------------------------------------
 
     def _terminated(self, step: Step) -> list[Step]:
         steps = [made for supplied in self._reader.supply(step.n) for made in self._step(supplied)]

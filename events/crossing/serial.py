@@ -33,7 +33,7 @@ class _Call:
     start: model.ToolCallStarted
     #: Of a custom tool that the upstream knows as a function.
     input: CustomInput | None = None
-    #: Follows arguments that are JSON.
+    #: Follows arguments that are JSON, which show by themselves that they have ended.
     boundary: Boundary = field(default_factory=Boundary)
     damaged: bool = False
     queued: bool = False
@@ -41,11 +41,6 @@ class _Call:
     #: The upstream completed it while it was waiting.
     complete: bool = False
     waiting: list[str] = field(default_factory=list[str])
-
-    @property
-    def whole(self) -> bool:
-        """Whether its arguments show by themselves that they have ended; free text never does."""
-        return self.boundary.complete if self.input is None else self.input.whole
 
 
 class Serial:
@@ -119,14 +114,12 @@ class Serial:
             call.waiting.append(text)
             self._wait(len(text))
         else:
+            if call.input is not None or not call.start.custom:
+                call.boundary.feed(text)
             if call.input is not None:
                 text = call.input.feed(text)
-            elif not call.start.custom:
-                call.boundary.feed(text)
             if text:
                 self._out.append(model.ToolArgumentsDelta(n=n, choice=0, call=number, text=text))
-
-    # -- one at a time ------------------------------------------------------------------------------------------------
 
     def _say(self, n: int, event: _Said) -> None:
         if self._make_room(n):
@@ -158,7 +151,7 @@ class Serial:
 
     def _make_room(self, n: int) -> bool:
         """End the call that is shown if its arguments have ended, and return whether nothing else is shown then."""
-        if self._open is not None and self._open.whole:
+        if self._open is not None and self._open.boundary.complete:
             self._close(n, self._open)
         return self._open is None
 
@@ -171,7 +164,7 @@ class Serial:
         following: _Call | None = call
         while following is not None:
             call, number = following, following.start.call
-            rest = "" if call.input is None else call.input.rest()
+            rest = "" if call.input is None else call.input.rest(whole=call.boundary.complete)
             if rest is None or call.damaged:
                 self._out.append(model.ToolCallDamaged(n=n, choice=0, call=number))
             elif rest:
@@ -190,7 +183,7 @@ class Serial:
             self._show(one)
             self._argue(n, one, "".join(one.waiting))
             one.waiting.clear()
-            return one if one.complete or (self._waiting and one.whole) else None
+            return one if one.complete or (self._waiting and one.boundary.complete) else None
         return None
 
     def _finish(self, n: int) -> None:

@@ -1,7 +1,8 @@
 """What was said before, in no dialect: turns and their parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Final, Literal
 
 from ..core.json_text import dumps, is_object, parse
@@ -153,11 +154,22 @@ class Turn:
         for part in parts:
             if not isinstance(part, _SAYS[role]):
                 raise given.refuse(f"a message of the {role} with {type(part).__name__.lower()} does not cross.")
-        return Turn(role, tuple(parts))
+        return Turn(role, tuple(_joined_texts(parts) if role == "assistant" else parts))
 
     @property
     def text(self) -> str:
         return joined(self.parts)
+
+
+def _joined_texts(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yield the parts of an answer with neighbouring texts as one: citations split a sentence into several."""
+    for is_text, group in groupby(parts, key=lambda part: isinstance(part, Text)):
+        if not is_text:
+            yield from group
+            continue
+        texts = [part for part in group if isinstance(part, Text)]
+        hints = next((text.hints for text in reversed(texts) if text.hints), texts[0].hints)
+        yield Text("".join(text.text for text in texts), hints)
 
 
 def joined(parts: Sequence[Part]) -> str:

@@ -4,20 +4,18 @@
 
 The reader knows the quirks: the identity of calls, think tags, shapes of errors. The writer knows the envelope, the
 roles and numbers of frames, where usage goes, and the words of warnings. Both live for one attempt.
-
-Where client and upstream speak different dialects, a `Composer` of the client's dialect makes canonical frames from the
-events of the upstream's reader, and the engine and the writer take them as if they had come
-(`events/crossing/reader.py`).
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from ..core.json_text import apply, locate
+from ..core.limits import SKIPPED_BYTES_MAX
 from ..core.model import Event, ToolCallStarted, UpstreamError
 from ..core.settings import Facts, Settings
 from ..folds.wire import Call, Wire
 from ..tape.record import NO_KEYS, Record
+from ..wire.sse import parse_block
 from .frames import Ledger, Out
 
 __all__ = [
@@ -112,7 +110,7 @@ class Reader(Protocol):
     @property
     def room(self) -> int:
         """The characters of text that it can still take before the stream ends as `limit`."""
-        ...
+        return SKIPPED_BYTES_MAX
 
     #: Read one frame.
     def frame(self, record: Record) -> Sequence[Step]: ...
@@ -126,23 +124,28 @@ class Reader(Protocol):
     #: Return what waited for another frame, since none follows.
     def flush(self) -> Sequence[Step]: ...
 
-    #: Return what is missing before a terminator, if all else has come.
-    def supply(self, n: int) -> Sequence[Step]: ...
+    def supply(self, n: int) -> Sequence[Step]:  # noqa: ARG002 - by default it came
+        """Return what is missing before a terminator, if all else has come."""
+        return ()
 
-    #: Take the text of frames like the last one, which were sent without being read.
-    def repeated(self, text: str) -> None: ...
+    def repeated(self, text: str) -> None:  # noqa: ARG002 - by default nothing is kept
+        """Take the text of frames like the last one, which were sent without being read."""
+        return
 
-    #: Return the first frames of a stream whose upstream has sent nothing yet, if they are ours to write.
-    def opening(self, n: int) -> Sequence[Step]: ...
+    def opening(self, n: int) -> Sequence[Step]:  # noqa: ARG002 - by default the upstream begins its answer itself
+        """Return the first frames of a stream whose upstream has sent nothing yet, if they are ours to write."""
+        return []
 
 
 class Writer(Protocol):
     """Writes the frames of one emitted stream."""
 
     #: No keepalive but a comment is possible until the first frame has been encoded.
-    opens: bool
+    opens: bool = False
     #: The number of the next frame; None if frames are not numbered.
-    number: int | None
+    number: int | None = None
+    #: The terminator, in a dialect whose answers may be whole without it.
+    terminator: bytes = b""
 
     #: Return the frame for a step; None if the step has no frame, or if it is kept for the end.
     def write(self, step: Step) -> Out | None: ...
@@ -156,8 +159,9 @@ class Writer(Protocol):
     #: Return a lifecycle frame, as part of a choice that has begun; `said` are the members that every dialect has.
     def card(self, n: int, choice: int, said: dict[str, Any]) -> Out: ...
 
-    #: Return the body of the HTTP error that reports an upstream's error, to a client that has no status yet.
-    def http_error(self, out: Out) -> bytes: ...
+    def http_error(self, out: Out) -> bytes:
+        """Return the body of the HTTP error that reports an upstream's error, to a client that has no status yet."""
+        return parse_block(out.frame()).payload or b""
 
     #: Return what keeps a waiting client.
     def keepalive(self, n: int) -> Out: ...
@@ -165,25 +169,24 @@ class Writer(Protocol):
     #: Return a visible warning about lost calls.
     def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]: ...
 
-    #: Return what must come before other frames, taken out of the frame `out` that follows them.
-    def introduce(self, out: Out) -> list[Out]: ...
+    def introduce(self, out: Out) -> list[Out]:  # noqa: ARG002 - by default nothing
+        """Return what must come before other frames, taken out of the frame `out` that follows them."""
+        return []
 
-    #: Return the frames that were kept for the end.
-    def tail(self) -> list[Out]: ...
+    def tail(self) -> list[Out]:
+        """Return the frames that were kept for the end."""
+        return []
 
     #: Return the frames that end a stream which must not be taken for whole, the tail among them.
     #: `lost` are the calls that no client may run, `finished` the choices whose finish the client has.
     def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]: ...
-
-    #: Return the terminator that the upstream left out.
-    def done(self, n: int) -> Out: ...
 
     #: Return the bytes of a frame and enter its changes in the ledger; called in the order of sending.
     def encode(self, out: Out) -> bytes: ...
 
 
 class Composer(Protocol):
-    """Makes the canonical frames of one answer from events of any dialect, in valid order.
+    """Makes the canonical frames of one answer from the events of a reader of another dialect, in valid order.
 
     The events are of choice 0 and in the order of `crossing/serial.py`: while a call is open, all others are about it.
     Its steps hold the events that the frames mean in its own dialect, `HandedOver` among them.
@@ -192,7 +195,7 @@ class Composer(Protocol):
     @property
     def room(self) -> int:
         """The characters of text that it can still take before the stream ends as `limit`."""
-        ...
+        return SKIPPED_BYTES_MAX
 
     #: Return the frames that begin an answer, once.
     def open(self, n: int) -> Sequence[Step]: ...
@@ -204,8 +207,9 @@ class Composer(Protocol):
     #: Return the starts of calls that have no frame, because the answer ends before they are shown.
     def lose(self, n: int, calls: Iterable[ToolCallStarted]) -> Sequence[Step]: ...
 
-    #: Take the text of frames like the last one, which were sent without being composed.
-    def repeated(self, text: str) -> None: ...
+    def repeated(self, text: str) -> None:  # noqa: ARG002 - by default nothing is kept
+        """Take the text of frames like the last one, which were sent without being composed."""
+        return
 
     #: Return the frames that end a whole answer, at a time in seconds since 1970, if that is known. The last step ends
     #: with a `Terminator`.

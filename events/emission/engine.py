@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, get_args
 
 from ..core import model
-from ..core.json_text import as_list, as_object, dumps
+from ..core.json_text import as_list, as_object, as_text, dumps
 from ..core.lifecycle import CUT_FINISHES, State
 from ..core.limits import BODY_BYTES_MAX, HELD_BYTES_MAX, SHAPES_MAX, UNDELIVERED_BYTES_MAX
 from ..core.model import Ending, Event
@@ -108,12 +108,12 @@ class Engine:
     # -- records ------------------------------------------------------------------------------------------------------
 
     def _open(self, keys: Mapping[str, Any]) -> None:
-        dialect, stream_id, created = keys.get("dialect"), keys.get("stream"), keys.get("created")
+        created = keys.get("created")
         self._settings = Settings.of(keys, self._profile)
         self._holds = self._settings.held
-        self._dialect = self.dialects.get(dialect) if isinstance(dialect, str) else None
+        self._dialect = self.dialects.get(as_text(keys.get("dialect")))
         self._verbatim = self._settings.profile == "transparent" or self._dialect is None
-        self._stream_id = stream_id if isinstance(stream_id, str) else ""
+        self._stream_id = as_text(keys.get("stream"))
         self._created = created if type(created) is int else 0
         self.ledger = Ledger(self._sink if self._repairs else None, muted=self._verbatim)
         self._facts = Facts()
@@ -133,10 +133,7 @@ class Engine:
             self._sink(model.Ended(n=record.n, ending=ending, cause=str(record.keys.get("cause")), flags=flags))
 
     def _begin_attempt(self, dialect: Dialect, keys: Mapping[str, Any]) -> None:
-        """Forget what an attempt before this one brought: no client has seen it.
-
-        `keys` are those of the `attempt` record, which names the upstream's dialect if that is another one.
-        """
+        """Forget what an attempt brought that no client has seen; `keys` are those of the `attempt` record after it."""
         self.wire = Wire()
         self.failure = b""
         self._held: list[Held] = []
@@ -157,14 +154,10 @@ class Engine:
         started = (self._facts, self._settings, self._stream_id, self._created, self.wire, self.ledger)
         context = Context(*started, answered, self._opened, crossing)
         self._writer = dialect.writer(context)
-        theirs = keys.get("dialect")
-        other = self.dialects.get(theirs) if isinstance(theirs, str) else None
+        theirs = self.dialects.get(as_text(keys.get("dialect")), dialect)
         #: The upstream speaks another dialect than the client.
-        self._crossed = other is not None and other is not dialect
-        if other is None or not self._crossed:
-            self._reader = dialect.reader(context)
-        else:
-            self._reader = self.cross(other, dialect, context)
+        self._crossed = theirs is not dialect
+        self._reader = self.cross(theirs, dialect, context) if self._crossed else dialect.reader(context)
         entries = self._repairs and self._sink is not None
         self._parts = Parts(self._reader, self._writer, self.ledger, self._sink, entries, self._crossed)
         self._shapes_left = SHAPES_MAX
@@ -242,8 +235,6 @@ class Engine:
         self._apply([model.Ended(n=record.n, ending=ending, cause=str(cause), flags=flags)])
         return frames
 
-    # -- frames on their way ------------------------------------------------------------------------------------------
-
     def _apply(self, events: Iterable[Event]) -> None:
         for event in events:
             self.wire.apply(event)
@@ -251,10 +242,7 @@ class Engine:
                 self._sink(event)
 
     def _send(self, *outs: Out, bounded: bool = True) -> None:
-        """Add frames; none is sent before one that carries content, since until then a retry may replace them.
-
-        Too many without content are delivered all the same, unless they are the parts of a body.
-        """
+        """Add frames; until one carries content a retry may replace them, unless they are too many."""
         self._waiting += outs
         if not self.delivered and bounded:
             for out in outs:
@@ -291,8 +279,6 @@ class Engine:
         for n in sorted({out.n for out in lost}):
             self.ledger.frame(n, repair, came.get(n), None)
 
-    # -- steps --------------------------------------------------------------------------------------------------------
-
     def _take(self, steps: Sequence[Step]) -> None:
         for step in steps:
             last = step.events[-1] if step.events else None
@@ -319,11 +305,8 @@ class Engine:
                 continue  # its frame is held: the finish hands the call over
             if isinstance(event, _CLOSES):
                 closing.append(event)
-                if isinstance(event, model.Finish) and event.reason not in CUT_FINISHES:
-                    self._apply(
-                        model.ToolArgumentsComplete(n=event.n, choice=event.choice, call=number)
-                        for number in wire.choice(event.choice).open
-                    )
+                if isinstance(event, model.Finish):
+                    self._apply(wire.completed_by(event))
             self._apply([event])
         for index in step.choices:
             wire.choice(index)
@@ -354,7 +337,7 @@ class Engine:
         n = step.n
         # A call of this stream may have the id of one whose result is reported here: that result comes first.
         before = self._cards.of_results(n, closing[0].choice, self._writer)
-        claimed: set[int] = set()
+        malformed: set[int] = set()
         for event in closing:
             choice = self.wire.choice(event.choice)
             if isinstance(event, model.HandedOver):
@@ -391,10 +374,7 @@ class Engine:
                 continue
             if event.reason in CUT_FINISHES:
                 before += self._warning(n, event.reason, lost)
-            claimed.add(event.choice)
-            if not choice.malformed:
-                self._finished.add(event.choice)
-        malformed = claimed - self._finished
+            (malformed if choice.malformed else self._finished).add(event.choice)
         if malformed and out is not None:
             self._writer.withhold_finish(out, malformed)
         if before:
@@ -403,11 +383,8 @@ class Engine:
     def _hold(self, later: Iterable[Held]) -> None:
         for held in later:
             self._held_bytes += held.out.size
-            if self._held_bytes > HELD_BYTES_MAX:
-                self.wire.overflow = True
-                held.out.withhold("held_call_lost", self.ledger)
-            else:
-                self._held.append(held)
+            self._held.append(held)
+        self.wire.overflow |= self._held_bytes > HELD_BYTES_MAX
 
     def _call_cards(self, n: int, calls: Iterable[Call]) -> list[Out]:
         return self._cards.of_calls(n, calls, self.wire, self._writer)
@@ -429,17 +406,22 @@ class Engine:
 
     def _complete(self, n: int, done: Out | None) -> None:
         lost = [call for call in self.wire.calls() if call.reason in _MALFORMED]
-        late, self._held = self._held, []  # text after the finish; a call would have reopened its choice
         if lost or self.wire.late_calls:
-            for held in late:
-                held.out.withhold("held_call_lost", self.ledger)
+            self._lose_held()
             if done is not None:
                 done.withhold("malformed_claim", self.ledger)
             self._close_partial(n, "malformed_call", lost)
             return
-        tail = self._writer.tail()
-        self._send(*(held.out for held in late), *tail, self._writer.done(n) if done is None else done)
+        late = [held.out for held in self._held]  # text after the finish; a call would have reopened its choice
+        self._held.clear()
+        supplied = Out(n, raw=self._writer.terminator, repair="done_supplied")
+        self._send(*late, *self._writer.tail(), done or supplied)
         self._closed = True
+
+    def _lose_held(self) -> None:
+        for held in self._held:
+            held.out.withhold("held_call_lost", self.ledger)
+        self._held.clear()
 
     def _cut(self, n: int, ending: str) -> None:
         self._close_partial(n, ending, self._drop(n, ending))
@@ -447,9 +429,7 @@ class Engine:
     def _drop(self, n: int, ending: str) -> list[Call]:
         """Drop every open call; return those that no client may run, but for those that it was warned about."""
         dropped = self.wire.drop(n, ending)
-        for held in self._held:
-            held.out.withhold("held_call_lost", self.ledger)
-        self._held.clear()
+        self._lose_held()
         self._send(*self._call_cards(n, dropped))
         warned = CUT_FINISHES if self._settings.on_partial != "error" else ()
         return [call for call in self.wire.calls() if call.reason and call.reason not in warned]
@@ -468,8 +448,6 @@ class Engine:
         self._send(*self._warning(step.n, "upstream_error", lost), *self._writer.tail(), step.out)
         self.delivered = self.delivered or step.delivers
         self._closed = True
-
-    # -- answers that are not streams ---------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Read what waited for more bytes: none follow."""

@@ -5,20 +5,19 @@ form is written in the plain one. A frame that needs no repair passes as the byt
 """
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ..core import limits
 from ..core.json_text import ABSENT, as_object, as_text, is_object, parse, values_at_most
-from ..core.model import ForeignFrame
+from ..core.model import Event, ForeignFrame
 from ..tape.record import Record
 from ..wire.sse import BOM, Frame, parse_block
-from .dialect import Context, Step
+from .dialect import Context, Reader, Step
 from .frames import Out
 
 __all__ = ["TypedReader"]
-
 #: A block of nothing but comments and fields that dispatch nothing (Q97, Q99, Q100).
 _SILENT_BLOCK: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:(?::|(?:event|id|retry)(?=[:\r\n]))[^\r\n]*+[\r\n]++|[\r\n]++)*+"
@@ -29,98 +28,130 @@ _LINE_OF_STREAM: Final = re.compile(
 )
 
 
-class TypedReader(ABC):
-    """Reads the blocks of one attempt; a dialect reads the objects in them."""
+class TypedReader(Reader):
+    """Reads the blocks of one attempt; a dialect reads the objects in them, and adds steps."""
 
     #: The repair of a frame in the plain form that lacks its event line.
     unnamed: ClassVar = "framing"
+    #: The types of objects that end an answer.
+    ends: ClassVar[tuple[str, ...]]
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        #: The record that is read, and what it means so far.
+        self._n = 0
+        self._steps: list[Step] = []
 
     def frame(self, record: Record) -> Sequence[Step]:
-        n, frame = record.n, record.frame()
+        self._n, frame = record.n, record.frame()
         if frame.payload is not None:
-            return self._payload(n, frame, frame.payload, record.value)
-        if _SILENT_BLOCK.fullmatch(frame.raw):
-            return self._withheld(n, frame.raw, "comment")
-        self._withheld(n, frame.raw, "unframed")
-        return [*self._damaged(n, frame.raw), *self.body(n, frame.raw)]
+            self._payload(frame, frame.payload, record.value)
+        elif _SILENT_BLOCK.fullmatch(frame.raw):
+            self._unread(frame, "comment")
+        else:
+            self._unread(frame, "unframed")
+            self._damage(frame.raw)
+            self._body(frame.raw)
+        return self._taken()
 
     def rest(self, n: int, data: bytes) -> Sequence[Step]:
         """Read the bytes after the last frame: the end of an answer counts without its blank line (Q106)."""
-        frame = parse_block(data, first=True)
+        self._n, frame = n, parse_block(data, first=True)
         value = ABSENT if frame.payload is None else parse(frame.payload)
-        if frame.payload is not None and is_object(value) and self._ends(value, frame.event):
-            return self._payload(n, frame, frame.payload, value)
-        return () if _LINE_OF_STREAM.match(data) else self.body(n, data)
+        ends = is_object(value) and (value.get("type") in self.ends or frame.event == b"error")
+        if frame.payload is not None and ends:
+            self._payload(frame, frame.payload, value)
+        elif not _LINE_OF_STREAM.match(data):
+            self._body(data)
+        return self._taken()
 
     def body(self, n: int, data: bytes) -> Sequence[Step]:
         """Read a whole answer where a stream was due (Q93, Q96): an error, an answer, or neither."""
+        self._n = n
+        self._body(data)
+        return self._taken()
+
+    def flush(self) -> Sequence[Step]:
+        """Return what waited for another frame."""
+        self._lose()
+        return self._taken()
+
+    def _body(self, data: bytes) -> None:
         data = data.removeprefix(BOM).strip()
         value = parse(data)
         if value is ABSENT and data.startswith(b"{"):  # a cut like any other; one of too many values stays unread
             self._context.live.overflow |= values_at_most(data) > limits.JSON_VALUES_MAX
-            return ()
-        return self._answer(n, as_object(value))
+        else:
+            self._answer(as_object(value))
 
-    def supply(self, n: int) -> Sequence[Step]:  # noqa: ARG002 - the frame that ends an answer brings everything
-        return ()
-
-    def opening(self, n: int) -> Sequence[Step]:  # noqa: ARG002 - the upstream begins its answer itself
-        return ()
-
-    def _payload(self, n: int, frame: Frame, payload: bytes, value: Any) -> Sequence[Step]:
+    def _payload(self, frame: Frame, payload: bytes, value: Any) -> None:
         if payload.strip(b" ") == b"[DONE]":  # Q40
-            return self._withheld(n, frame.raw, "done_withheld")
-        repair, damaged = "", list[Step]()
+            self._unread(frame, "done_withheld")
+            return
+        repair = ""
         value = parse(payload) if value is ABSENT else value
         if value is ABSENT:
             payload = payload.decode("utf-8", "replace").encode()
             value, repair = parse(payload), "invalid_utf8"
         if is_object(value):
             event = as_text(value.get("type")).encode()
-            damaged = self._damaged(n, payload) if repair else []
-            if not repair and not (frame.named and frame.event == event):
+            if repair:
+                self._damage(payload)
+            elif not (frame.named and frame.event == event):
                 repair = self.unnamed if frame.canonical else "framing"
             if repair:
                 payload = payload.replace(b"\n", b" ")  # between tokens: inside a string it would not be JSON
             raw = None if repair else frame.raw
-            out = Out(n, value, raw=raw, payload=payload, came=frame.raw, repair=repair, event=event)
-            return [*damaged, *self._object(out, frame)]
-        if frame.event == b"error":  # Q90, in words
-            return self._failed(n, frame.raw, value if isinstance(value, str) else payload.decode())
-        if value is not ABSENT:
-            return self._foreign(n, frame.raw, "foreign")
-        if payload.strip()[:1] in (b"", b":"):  # Q98, Q99
-            return self._withheld(n, frame.raw, "empty_data")
-        return [*self._foreign(n, frame.raw, "not_json"), *self._damaged(n, payload)]
+            out = Out(self._n, value, raw=raw, payload=payload, came=frame.raw, repair=repair, event=event)
+            self._object(out, frame)
+        elif frame.event == b"error":  # Q90, in words
+            self._failed(frame.raw, value if isinstance(value, str) else payload.decode())
+        elif value is not ABSENT:
+            self._unread(frame, "foreign", "foreign")
+        elif payload.strip()[:1] in (b"", b":"):  # Q98, Q99
+            self._unread(frame, "empty_data")
+        else:
+            self._unread(frame, "not_json", "not_json")
+            self._damage(payload)
 
-    def _withheld(self, n: int, came: bytes | None, repair: str) -> list[Step]:
-        """Enter in the ledger that a frame is not sent."""
-        self._context.ledger.frame(n, repair, came, None)
-        return []
+    def _taken(self) -> list[Step]:
+        steps, self._steps = self._steps, []
+        return steps
 
-    def _foreign(self, n: int, came: bytes | None, why: str) -> list[Step]:
-        """Withhold a frame that deserves a flag."""
-        return [*self._withheld(n, came, why), Step(n, [ForeignFrame(n=n, why=why)])]
+    def _step(
+        self, events: Sequence[Event], out: Out | None = None, *, delivers: bool = False, plain: bool = False
+    ) -> None:
+        n, choices = (self._n, ()) if out is None else (out.n, (0,))
+        self._steps.append(Step(n, events, out, delivers, choices, plain))
 
-    #: Return whether an object ends an answer.
-    @abstractmethod
-    def _ends(self, value: Mapping[str, Any], event: bytes) -> bool: ...
+    def _withhold(self, out: Out, repair: str, why: str = "") -> None:
+        """Enter in the ledger that a frame is not sent, and flag it if there is a reason."""
+        out.withhold(repair, self._context.ledger)
+        if why:
+            self._flag(out.n, why)
+
+    def _unread(self, frame: Frame, repair: str, why: str = "") -> None:
+        self._withhold(Out(self._n, came=frame.raw), repair, why)
+
+    def _flag(self, n: int, why: str) -> None:
+        self._steps.append(Step(n, [ForeignFrame(n=n, why=why)]))
 
     #: Read an object in a frame.
     @abstractmethod
-    def _object(self, out: Out, frame: Frame) -> Sequence[Step]: ...
+    def _object(self, out: Out, frame: Frame) -> None: ...
 
     #: Read a whole answer.
     @abstractmethod
-    def _answer(self, n: int, answer: dict[str, Any]) -> Sequence[Step]: ...
+    def _answer(self, answer: dict[str, Any]) -> None: ...
 
-    #: Return the failure for an error in words.
+    #: Fail with an error in words.
     @abstractmethod
-    def _failed(self, n: int, came: bytes, words: str) -> Sequence[Step]: ...
+    def _failed(self, came: bytes, words: str) -> None: ...
 
-    #: Return the step that keeps calls from running of which these bytes may have been a part.
+    #: Keep calls from running of which these bytes may have been a part.
     @abstractmethod
-    def _damaged(self, n: int, unread: bytes) -> list[Step]: ...
+    def _damage(self, unread: bytes) -> None: ...
+
+    #: Withhold what waits for another frame, since none follows.
+    @abstractmethod
+    def _lose(self) -> None: ...

@@ -9,23 +9,10 @@ from ..core.limits import NAME_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..core.settings import Facts
 from ..folds.wire import SIBLING, Call
 
-__all__ = [
-    "COMPOSED",
-    "KEEPALIVE",
-    "NOTE",
-    "PROGRESS_EVENT",
-    "WARNING",
-    "dropped_tools",
-    "late_warning",
-    "names",
-    "preview",
-    "warning",
-]
+__all__ = ["KEEPALIVE", "NOTE", "PROGRESS_EVENT", "WARNING", "failure", "preview", "warning"]
 
 #: A comment, which no client takes for an event.
 KEEPALIVE: Final = b": keepalive\n\n"
-#: The repair that is a frame of the client's dialect, composed of what an upstream of another one said.
-COMPOSED: Final = "crossed"
 #: The SSE event name of a lifecycle frame.
 PROGRESS_EVENT: Final = b"hermes.tool.progress"
 
@@ -93,7 +80,7 @@ def warning(code: str, calls: Sequence[Call], facts: Facts) -> str:
         return f"⚠ {opening}: the answer is incomplete."
     for text in _FAULTS:
         if some := [call for call in calls if _fault(call) == text]:
-            said.append(text.format(names(some, facts), "was" if len(some) == 1 else "were"))
+            said.append(text.format(_names(some, facts), "was" if len(some) == 1 else "were"))
     what = f"{opening} mid tool-call" if any(_fault(call) == _CUT for call in calls) else "Malformed tool call"
     return f"⚠ {what}: {', '.join(said)}. {_UNKNOWN}"
 
@@ -105,7 +92,7 @@ def _fault(call: Call) -> str:
     return late if call.late else torn if call.damaged else bad if call.name else unnamed
 
 
-def names(calls: Sequence[Call], facts: Facts) -> str:
+def _names(calls: Sequence[Call], facts: Facts) -> str:
     """Return the names; those of internal tools are the upstream's own business."""
     names = ("an internal tool" if facts.internal(call.name) else _named(call) for call in calls)
     return ", ".join(name or "a tool without a name" for name in names)
@@ -116,16 +103,15 @@ def _named(call: Call) -> str:
     return " ".join(call.name[:NAME_CHARS_MAX].splitlines())
 
 
-def late_warning(code: str, lost: Sequence[Call], late: Sequence[Call], facts: Facts) -> str:
-    """Return a warning about lost calls, and about those that went on after they were handed over."""
+def failure(code: str, lost: Sequence[Call], late: Sequence[Call], facts: Facts) -> dict[str, Any]:
+    """Return the error that ends a stream which must not be taken for whole.
+
+    It is about lost calls, and about those that went on after they were handed over.
+    """
     text = warning(code, lost, facts) if lost or not late else ""
-    if not late:
-        return text
-    said = f"⚠ Malformed tool call: arguments of {names(late, facts)} came after its finish, as if there were none."
-    return f"{said} {text}".rstrip()
-
-
-def dropped_tools(calls: Sequence[Call], facts: Facts) -> list[dict[str, Any]]:
-    """Return ids and names of lost calls, for the error that ends a stream."""
-    shown = (call for call in calls if (call.id or call.name) and not facts.internal(call.name))
-    return [{"id": call.id, "name": _named(call)} for call in shown]
+    if late:
+        what = f"arguments of {_names(late, facts)} came after its finish, as if there were none"
+        text = f"⚠ Malformed tool call: {what}. {text}".rstrip()
+    shown = (call for call in (*late, *lost) if (call.id or call.name) and not facts.internal(call.name))
+    dropped = [{"id": call.id, "name": _named(call)} for call in shown]
+    return {"message": text, "code": code if code == "malformed_call" else "stream_truncated", "dropped_tools": dropped}

@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never, get_args
 
 from ..core import model
 from ..core.json_text import ABSENT, as_object, is_object, joined_surrogates, parse
-from ..core.lifecycle import TABLE, State, Trigger
+from ..core.lifecycle import CUT_FINISHES, TABLE, State, Trigger
 from ..core.limits import KEPT_CHARS_MAX, LABEL_CHARS_MAX, PREVIEW_BYTES_MAX
 from ..core.model import CallEvent, Ending, Event
 
@@ -241,6 +241,11 @@ class Wire:
         """Yield every call that is the client's to run, in order of choice and number."""
         for index in sorted(self.choices):
             yield from self.choices[index].calls.values()
+
+    def completed_by(self, event: model.Finish) -> list[model.ToolArgumentsComplete]:
+        """Return the ends of open calls that a finish means, unless it cuts them."""
+        calls = () if event.reason in CUT_FINISHES else self.choice(event.choice).open
+        return [model.ToolArgumentsComplete(n=event.n, choice=event.choice, call=call) for call in calls]
 
     def all_calls(self) -> Iterator[Call]:
         """Yield these, then the tools that the upstream ran itself."""

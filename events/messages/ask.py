@@ -14,11 +14,9 @@ from ..crossing.turns import Call, Media, Part, Refusal, Result, Text, Thought, 
 
 __all__ = ["read", "write"]
 
-_READ: Final = frozenset(
-    (
-        *("max_tokens", "messages", "metadata", "model", "output_config", "stop_sequences", "stream", "system"),
-        *("temperature", "thinking", "tool_choice", "tools", "top_p"),
-    )
+_READ: Final = (
+    *("max_tokens", "messages", "metadata", "model", "output_config", "stop_sequences", "stream", "system"),
+    *("temperature", "thinking", "tool_choice", "tools", "top_p"),
 )
 #: Tools whose type has a date: Anthropic or its models know them, no other upstream does.
 _TYPED_TOOL: Final = re.compile(r"[a-z_]+_20[0-9]{6}|mcp_toolset")
@@ -90,8 +88,7 @@ class _Reading:
         said = as_object(given.get("output_config"))
         if said and said != output:  # which Claude Code's system messages have
             self.lost.add("effort")
-        parts = self.parts(given, "content")
-        return Turn.of(role, [*_joined_texts(parts)] if role == "assistant" else parts, given)
+        return Turn.of(role, self.parts(given, "content"), given)
 
     def parts(self, given: Given, key: str) -> list[Part]:
         content = given.get(key)
@@ -169,17 +166,6 @@ class _Reading:
                 hints=hints_of(tool),
             )
         )
-
-
-def _joined_texts(parts: Sequence[Part]) -> Iterator[Part]:
-    """Yield the parts of an answer with neighbouring texts as one: citations split a sentence into several."""
-    for is_text, group in groupby(parts, key=lambda part: isinstance(part, Text)):
-        if not is_text:
-            yield from group
-            continue
-        texts = [part for part in group if isinstance(part, Text)]
-        hints = next((text.hints for text in reversed(texts) if text.hints), texts[0].hints)
-        yield Text("".join(text.text for text in texts), hints)
 
 
 def _media(kind: Any, block: Given, name: str = "") -> Media:

@@ -9,13 +9,16 @@ from ..core.json_text import ABSENT, as_object, as_text, dumps, is_object, parse
 from ..core.model import Event
 from ..emission.dialect import Context, Step
 from ..emission.frames import Edit, Out
+from ..emission.reading import TypedReader
 from ..folds.wire import Call
-from .frames import BLOCKS, DELTAS, INPUT_BLOCKS, OPENED, block_delta, block_frame, ours
+from .frames import BLOCKS, DELTAS, INPUT_BLOCKS, block_delta, block_frame, ours
 
 __all__ = ["Blocks"]
 
 _TEXTS: Final = frozenset({"text_delta", "thinking_delta"})
 _BLOCK: Final = ("content_block",)
+#: Blocks whose content may come with their start, and the delta that it belongs in.
+_OPENED: Final[Mapping[str, str]] = {"text": "text_delta", "thinking": "thinking_delta"}
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +52,7 @@ class _Block:
         needed = BLOCKS[self.type]
         wrong = [member for member, empty in needed.items() if not isinstance(block.get(member), type(empty))]
         edits = [Edit("block_member", _BLOCK, member, needed[member]) for member in wrong]
-        if self.type in OPENED and (text := block.get(self.type)) and isinstance(text, str):
+        if self.type in _OPENED and (text := block.get(self.type)) and isinstance(text, str):
             self.seed = text
             edits.append(Edit("block_text", _BLOCK, self.type, ""))
         if self.type in INPUT_BLOCKS and (given := block.get("input", ABSENT)) != {}:
@@ -93,22 +96,18 @@ class _Block:
     def unsaid(self, text: str) -> str:
         """Return the text of the start that must precede this text: the part that no delta repeats."""
         seed, self.seed = self.seed, ""
-        if text.startswith(seed):
-            return ""
         if text and seed.startswith(text):
             self.seed = seed[len(text) :]
-            return ""
-        return seed
+        return "" if text.startswith(seed) or self.seed else seed
 
 
-class Blocks:
-    """The blocks of one attempt, and the steps of the frame that is read."""
+class Blocks(TypedReader):
+    """The part of a reader that reads the blocks of a message."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self.steps: list[Step] = []
+        super().__init__(context)
         #: A block has come.
-        self.said = False
+        self._said = False
         self._open: _Block | None = None
         #: Frames of blocks that began while another one was open, in order: they wait for its stop.
         self._queue: dict[int | None, list[Out]] = {}
@@ -116,51 +115,30 @@ class Blocks:
         #: The stop of a call whose input is no JSON: the next frame decides whether the call was cut.
         self._stop: Out | None = None
         #: Calls of the client so far, their ids, and the last call (or other block with input) at each index.
-        self.calls = 0
+        self._calls = 0
         self._ids: set[str] = set()
         self._call_at: dict[int | None, int | None] = {}
         #: The index of a block that is withheld, as no reader knows its type.
         self._foreign: Any = ABSENT
 
-    def taken(self) -> list[Step]:
-        """Return the steps so far, once."""
-        steps, self.steps = self.steps, []
-        return steps
-
-    def send(self, out: Out, *events: Event, delivers: bool = False, plain: bool = False) -> None:
-        """Add a step with a frame of the message."""
-        self.steps.append(Step(out.n, events, out, delivers, (0,), plain))
-
-    def withhold(self, n: int, came: bytes | None, repair: str, why: str = "") -> None:
-        """Enter in the ledger that a frame is not sent, and flag it if there is a reason."""
-        self._context.ledger.frame(n, repair, came, None)
-        if why:
-            self.flag(n, why)
-
-    def flag(self, n: int, why: str) -> None:
-        self.steps.append(Step(n, [model.ForeignFrame(n=n, why=why)]))
-
-    def damage(self, n: int, unread: bytes) -> None:
-        """Keep calls from running of which these bytes may have been a part."""
+    def _damage(self, unread: bytes) -> None:
         call = self._open.call if self._open is not None else None
         if call is not None or b"tool_use" in unread or b"input_json" in unread:
-            self._damaged(n, self._next_call() if call is None else call)
+            self._damaged(self._n, self._next_call() if call is None else call)
 
     def _damaged(self, n: int, call: int) -> None:
-        self.steps.append(Step(n, [model.ToolCallDamaged(n=n, choice=0, call=call)]))
+        self._steps.append(Step(n, [model.ToolCallDamaged(n=n, choice=0, call=call)]))
 
     def _next_call(self) -> int:
-        self.calls += 1
-        return self.calls - 1
+        self._calls += 1
+        return self._calls - 1
 
     @property
-    def in_doubt(self) -> bool:
+    def _in_doubt(self) -> bool:
         """Whether a call is open that may have been cut: its input is no JSON, or nothing at all (Q37)."""
         return self._open is not None and self._open.call is not None and not self._open.whole
 
-    # -- frames -------------------------------------------------------------------------------------------------------
-
-    def frame(self, out: Out) -> None:
+    def _block(self, out: Out) -> None:
         """Read a frame of a block, now or when the block that is open has stopped."""
         self._decide()
         kind, index, block = out.value["type"], out.value.get("index"), self._open
@@ -169,18 +147,18 @@ class Blocks:
             index = None if block is None or starts else block.key
         if index == self._foreign and not starts:
             self._foreign = ABSENT if kind == "content_block_stop" else index
-            self.withhold(out.n, out.came, "foreign")
+            self._withhold(out, "foreign")
         elif block is not None and index != block.key:
             self._wait(index, out)
         else:
-            self._read(index, out)
+            self._read_block(index, out)
             self._drain()
 
     def _wait(self, index: int | None, out: Out) -> None:
         """Keep a frame until the open block stops: readers mix up blocks that overlap (clients.md, LiteLLM)."""
         if index not in self._queue:
             if out.value["type"] == "content_block_stop":
-                self.withhold(out.n, out.came, "block_not_open")
+                self._withhold(out, "block_not_open")
                 return
             self._context.ledger.enter(out.n, "block_order")
         self._queue.setdefault(index, []).append(out)
@@ -194,16 +172,16 @@ class Blocks:
             for out in self._queue.pop(index):
                 self._queued_bytes -= out.size
                 self._decide()
-                self._read(index, out)
+                self._read_block(index, out)
 
-    def _read(self, index: int | None, out: Out) -> None:
+    def _read_block(self, index: int | None, out: Out) -> None:
         match out.value["type"]:
             case "content_block_delta":
                 self._delta(index, out)
             case "content_block_start":
                 self._start(index, out)
             case _ if self._open is None:
-                self.withhold(out.n, out.came, "block_not_open")
+                self._withhold(out, "block_not_open")
             case _:
                 self._stopped(self._open, out)
 
@@ -213,11 +191,11 @@ class Blocks:
         self._close_open(out.n, cut=False)
         if kind not in BLOCKS:
             self._foreign = index
-            self.withhold(out.n, out.came, "foreign", "foreign")
+            self._withhold(out, "foreign", "foreign")
             return
         if index == self._foreign:
             self._foreign = ABSENT
-        self.said = True
+        self._said = True
         block = self._open = _Block(index, kind)
         edits = block.start(given)
         events = [self._begin_call(out.n, block, given, edits)] if kind == "tool_use" else []
@@ -225,7 +203,7 @@ class Blocks:
             self._call_at[index] = block.call
         out.edit(edits)
         events += block.started(out.n, out.value["content_block"], self._context.live.ran)
-        self.send(out, *events, delivers=kind not in OPENED)
+        self._step(events, out, delivers=kind not in _OPENED)
 
     def _begin_call(self, n: int, block: _Block, given: Mapping[str, Any], edits: list[Edit]) -> Event:
         """Return the start of a call, and add the edit for an id that is missing or that another call has."""
@@ -243,7 +221,7 @@ class Blocks:
         of = DELTAS.get(kind)
         edits = None if of is None else _edits(kind, of.member, delta)
         if of is None or edits is None:
-            self.withhold(n, out.came, "foreign", "foreign")
+            self._withhold(out, "foreign", "foreign")
             return
         takes_input = block is not None and block.type in INPUT_BLOCKS
         if block is None or not (block.type == of.block if of.block else takes_input):
@@ -251,26 +229,20 @@ class Blocks:
                 self._stray(index, out, kind)
                 return
             self._close_open(n, cut=False)
-            self._start(
-                index,
-                ours(
-                    n,
-                    block_frame("start", content_block={"type": of.block, **BLOCKS[of.block]}),
-                    "block_start_supplied",
-                ),
-            )
+            start = block_frame("start", content_block={"type": of.block, **BLOCKS[of.block]})
+            self._start(index, ours(n, start, "block_start_supplied"))
             block = self._open
             assert block is not None, "it was started"
         out.edit(edits)
         text, plain = out.value["delta"][of.member] if of.member else "", kind in _TEXTS and not block.seed
         if block.seed and (text or kind not in _TEXTS) and (unsaid := block.unsaid(text if kind in _TEXTS else "")):
-            self._supply(n, block, OPENED[block.type], unsaid, "block_text")
-        self.send(out, *block.said(n, kind, text), delivers=bool(text or not of.member), plain=plain)
+            self._supply(n, block, _OPENED[block.type], unsaid, "block_text")
+        self._step(block.said(n, kind, text), out, delivers=bool(text or not of.member), plain=plain)
 
     def _stray(self, index: int | None, out: Out, kind: str) -> None:
         """Withhold a delta that has no block; input without a block belongs to a call that no client may run."""
         is_input = kind == "input_json_delta"
-        self.withhold(out.n, out.came, "block_not_open", "" if is_input else "block_not_open")
+        self._withhold(out, "block_not_open", "" if is_input else "block_not_open")
         if is_input and out.value["delta"].get("partial_json"):
             if index not in self._call_at:
                 self._call_at[index] = self._next_call()
@@ -278,18 +250,16 @@ class Blocks:
                 self._damaged(out.n, call)
 
     def _supply(self, n: int, block: _Block, kind: str, text: str, repair: str) -> None:
-        self.send(ours(n, block_delta(kind, text), repair), *block.said(n, kind, text), delivers=True)
-
-    # -- the ends of blocks -------------------------------------------------------------------------------------------
+        self._step(block.said(n, kind, text), ours(n, block_delta(kind, text), repair), delivers=True)
 
     def _stopped(self, block: _Block, out: Out) -> None:
         if block.seed:
-            self._supply(out.n, block, OPENED[block.type], block.unsaid(""), "block_text")
+            self._supply(out.n, block, _OPENED[block.type], block.unsaid(""), "block_text")
         if block.given:
             self._supply(out.n, block, "input_json_delta", block.given, "block_input")
         if block.call is None:
             self._open = None
-            self.send(out)
+            self._step((), out)
             return
         self._stop = out
         if block.whole or self._queue:
@@ -305,11 +275,11 @@ class Blocks:
         if not cut:
             empty = [] if block.text else [_arguments(n, call, "{}")]
             complete = model.ToolArgumentsComplete(n=n, choice=0, call=call)
-            self.send(out, *empty, complete, model.HandedOver(n=n, choice=0, call=call), delivers=True)
+            self._step([*empty, complete, model.HandedOver(n=n, choice=0, call=call)], out, delivers=True)
         elif block.text:
-            self.send(out)
+            self._step((), out)
         else:  # to an SDK it is a call without arguments
-            self.withhold(n, out.came, "cut_call_stop")
+            self._withhold(out, "cut_call_stop")
 
     def _close_open(self, n: int, *, cut: bool) -> None:
         """Stop a block that lacks its stop; a call that was cut stays open, so that no client runs it."""
@@ -322,24 +292,24 @@ class Blocks:
             self._stopped(block, ours(n, block_frame("stop"), "block_stop_supplied"))
             self._decide()
 
-    def close(self, n: int, *, cut: bool) -> None:
+    def _close(self, n: int, *, cut: bool) -> None:
         """Stop every block that has begun: the message ends. Only the last one may have been cut."""
         self._close_open(n, cut=cut and not self._queue)
         while self._queue:
             self._drain()
             self._close_open(n, cut=cut and not self._queue)
 
-    def lose(self) -> None:
+    def _lose(self) -> None:
         """Withhold what waits for a stop that does not come: the stream ends here, or nothing waits."""
         if self._stop is not None:
-            self.withhold(self._stop.n, self._stop.came, "cut_call_stop")
+            self._withhold(self._stop, "cut_call_stop")
             self._stop = self._open = None
         queue, self._queue = self._queue, {}
         for out in (out for outs in queue.values() for out in outs):
-            self.withhold(out.n, out.came, "cut_block")
+            self._withhold(out, "cut_block")
             given = as_object(out.value.get("content_block"))
             if given.get("type") == "tool_use":
-                self.steps.append(Step(out.n, [self._begin_call(out.n, _Block(None, "tool_use"), given, [])]))
+                self._steps.append(Step(out.n, [self._begin_call(out.n, _Block(None, "tool_use"), given, [])]))
 
 
 def _arguments(n: int, call: int, text: str) -> Event:

@@ -4,7 +4,6 @@ One block is open at a time; input travels only in `input_json_delta`, and a tho
 carries the proofs of the upstream.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -12,17 +11,14 @@ from typing import Any, Final
 from ..core import model
 from ..core.json_text import dumps
 from ..core.model import Event
-from ..crossing.composing import CHOICE, CROSSED, Composing
+from ..crossing.composing import CHOICE, Composing, framed
 from ..crossing.names import WayBack
 from ..emission.dialect import Context, Counts, Step
-from .frames import BLOCKS, block_delta, block_frame, message_start, ours
+from .frames import BLOCKS, ERRORS, block_delta, block_frame, message_start
 
 __all__ = ["MessagesComposer"]
 
 _STOP_REASONS: Final[Mapping[str, str]] = {"length": "max_tokens", "content_filter": "refusal"}
-_ERROR_TYPE: Final = re.compile(
-    "(api|authentication|billing|invalid_request|not_found|overloaded|permission|rate_limit|timeout)_error"
-)
 #: Other dialects' words for them.
 _ERROR_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("429", "rate_limit_exceeded", "slow_down"), "rate_limit_error"),
@@ -51,34 +47,32 @@ class MessagesComposer(Composing):
     def _opening(self, n: int) -> list[Step]:
         value = message_start(f"msg_{self._context.stream_id}", self._model)
         value["message"]["usage"] = _usage(Counts())
-        return [_step(n, value)]
+        return [framed(n, value)]
 
     def close(self, n: int, counts: Counts | None, at: int | None) -> list[Step]:  # noqa: ARG002 - no member says when
         usage = _usage(counts or Counts())
         otherwise = "tool_use" if self._called else "refusal" if self._refused else "end_turn"
         delta = {"stop_reason": _STOP_REASONS.get(self._reason, otherwise), "stop_sequence": None}
         counted = () if counts is None else (model.Usage(n=n, counts=usage),)
-        ended = _step(n, {"type": "message_delta", "delta": delta, "usage": usage}, *counted)
+        ended = framed(n, {"type": "message_delta", "delta": delta, "usage": usage}, *counted)
         late = [] if self._block == "tool_use" else self._end(n)  # of what came after the finish
-        return [*late, ended, _step(n, {"type": "message_stop"}, model.Terminator(n=n))]
+        return [*late, ended, framed(n, {"type": "message_stop"}, model.Terminator(n=n))]
 
     def fail(self, n: int, error: model.UpstreamError) -> Step:
         type_ = _ERROR_WORDS.get(error.code, error.code)
         failed = {
-            "type": type_ if _ERROR_TYPE.fullmatch(type_) else "api_error",
+            "type": type_ if type_ in ERRORS.values() else "api_error",
             "message": error.message,
             "code": error.code,
         }
-        return _step(n, {"type": "error", "error": failed}, error)
-
-    # -- blocks -------------------------------------------------------------------------------------------------------
+        return framed(n, {"type": "error", "error": failed}, error)
 
     def _begin_block(self, n: int, block: Mapping[str, Any]) -> list[Step]:
         steps = [*self.open(n), *self._end(n)]
         if block is not _THOUGHT:
             steps += self._proof_block(n)
         self._block = block["type"]
-        return [*steps, _step(n, block_frame("start", content_block=dict(block)))]
+        return [*steps, framed(n, block_frame("start", content_block=dict(block)))]
 
     def _proof_block(self, n: int) -> list[Step]:
         """Return a block without a visible thought for the proofs that wait."""
@@ -89,9 +83,9 @@ class MessagesComposer(Composing):
         if not self._block:
             return []
         signed = self._block == "thinking"
-        steps = [_step(n, block_delta("signature_delta", self._sealed(n)), delivers=True)] if signed else []
+        steps = [framed(n, block_delta("signature_delta", self._sealed(n)), delivers=True)] if signed else []
         self._block = ""
-        return [*steps, _step(n, block_frame("stop"), *events, delivers=True)]
+        return [*steps, framed(n, block_frame("stop"), *events, delivers=True)]
 
     def _say(self, n: int, event: model.TextPiece) -> list[Step]:
         block, kind = (_THOUGHT, "thinking_delta") if type(event) is model.ReasoningDelta else (_TEXT, "text_delta")
@@ -99,9 +93,7 @@ class MessagesComposer(Composing):
             self._refused = True
             event = model.TextDelta(n=event.n, choice=0, text=event.text)
         steps = [] if self._block == block["type"] else self._begin_block(n, block)
-        return [*steps, _step(n, block_delta(kind, event.text), event, delivers=True)]
-
-    # -- calls --------------------------------------------------------------------------------------------------------
+        return [*steps, framed(n, block_delta(kind, event.text), event, delivers=True)]
 
     def _begin(self, n: int, event: model.ToolCallStarted, tool: WayBack) -> list[Step]:  # noqa: ARG002 - its name says it
         self._held, self._head = [], ""
@@ -114,7 +106,7 @@ class MessagesComposer(Composing):
 
     def _input(self, n: int, number: int, text: str) -> Step:
         event = model.ToolArgumentsDelta(n=n, choice=0, call=number, text=text)
-        return _step(n, block_delta("input_json_delta", text), event, delivers=True)
+        return framed(n, block_delta("input_json_delta", text), event, delivers=True)
 
     def _argue(self, n: int, event: model.ToolArgumentsDelta) -> list[Step]:
         if self._calls[event.call].custom:
@@ -146,10 +138,6 @@ class MessagesComposer(Composing):
         open_call = self._block == "tool_use"
         steps = [] if open_call else [*self._end(n), *self._proof_block(n)]
         return [*steps, Step(n, (event,), choices=CHOICE)]
-
-
-def _step(n: int, value: dict[str, Any], *events: Event, delivers: bool = False) -> Step:
-    return Step(n, events, ours(n, value, CROSSED), delivers, CHOICE)
 
 
 def _usage(known: Counts) -> dict[str, Any]:

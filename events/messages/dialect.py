@@ -1,12 +1,13 @@
 """The Messages dialect as one value."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from ..core.json_text import as_object
 from ..emission.dialect import Counts, Spoken, count_in
 from .ask import read, write
 from .compose import MessagesComposer
+from .frames import ERRORS
 from .places import MessagesPlaces
 from .repair import Repair
 from .request import estimated_tokens, facts, results_in, unsealed
@@ -14,19 +15,6 @@ from .whole import whole
 from .write import MessagesWriter
 
 __all__ = ["Messages"]
-
-#: Anthropic's word for each status of an HTTP error.
-_ERRORS: Final[Mapping[int, str]] = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
 
 
 class Messages(Spoken):
@@ -40,7 +28,7 @@ class Messages(Spoken):
     needed_headers = ((b"anthropic-version", b"2023-06-01"),)
     own_headers = (b"anthropic-", b"x-claude-", b"x-app", b"x-stainless-")
     parameters = frozenset({b"beta"})
-    statuses: Mapping[str, int] = {"api_error": 500} | {word: code for code, word in _ERRORS.items()}
+    statuses: Mapping[str, int] = {"api_error": 500} | {word: code for code, word in ERRORS.items()}
     reader = Repair
     writer = MessagesWriter
     composer = MessagesComposer
@@ -63,6 +51,6 @@ class Messages(Spoken):
         self, status: int, message: str, *, kind: str = "", code: str | None = None, param: str | None = None
     ) -> dict[str, Any]:
         """Return the body of an HTTP error; the status decides its type, since clients know only Anthropic's words."""
-        word = _ERRORS.get(status) or ("invalid_request_error" if status < 500 else "api_error")
+        word = ERRORS.get(status) or ("invalid_request_error" if status < 500 else "api_error")
         more = {key: member for key, member in (("code", code or kind), ("param", param)) if member}
         return {"type": "error", "error": {"type": word, "message": message, **more}}

@@ -9,17 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from ..emission.frames import Out
 
-__all__ = [
-    "BLOCKS",
-    "DELTAS",
-    "INPUT_BLOCKS",
-    "OPENED",
-    "STOP_REASONS",
-    "block_delta",
-    "block_frame",
-    "message_start",
-    "ours",
-]
+__all__ = ["BLOCKS", "DELTAS", "ERRORS", "INPUT_BLOCKS", "block_delta", "block_frame", "message_start", "ours"]
 
 #: Tools that the upstream runs, by the word that begins the type of their result.
 _HOSTED: Final = (
@@ -39,8 +29,6 @@ BLOCKS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 #: Blocks whose input comes as JSON text; the upstream runs all but the first.
 INPUT_BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-#: Blocks whose content may come with their start, and the delta that it belongs in.
-OPENED: Final[Mapping[str, str]] = {"text": "text_delta", "thinking": "thinking_delta"}
 
 
 class _DeltaKind(NamedTuple):
@@ -59,16 +47,17 @@ DELTAS: Final[Mapping[str, _DeltaKind]] = {
     "compaction_delta": _DeltaKind("compaction", ""),
 }
 
-#: The finish of each stop reason in the words of all dialects; any other one is `stop`, with a flag.
-STOP_REASONS: Final[Mapping[str, str]] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "pause_turn": "stop",
-    "compaction": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
+#: Anthropic's word for each status of an HTTP error.
+ERRORS: Final[Mapping[int, str]] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
 }
 
 

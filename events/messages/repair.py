@@ -6,85 +6,70 @@ each, then `message_delta` and `message_stop`. The writer numbers the blocks. It
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from ..core import limits
 from ..core.json_text import as_object, as_text, dumps, is_list, is_object
 from ..core.lifecycle import CUT_FINISHES
 from ..core.model import Event, Finish, ForeignFrame, ResponseStarted, Terminator, UpstreamError, Usage
 from ..emission.dialect import Context, Step
 from ..emission.frames import Edit, Out
-from ..emission.reading import TypedReader
 from ..folds.wire import counts_tokens
 from ..wire.sse import Frame
 from .blocks import Blocks
-from .frames import STOP_REASONS, message_start, ours
+from .frames import message_start, ours
 from .whole import frames_of
 
 __all__ = ["Repair"]
 
+#: The finish of each stop reason in the words of all dialects; any other one is `stop`, with a flag.
+_STOP_REASONS: Final[Mapping[str, str]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "compaction": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
 
-class Repair(TypedReader):
+
+class Repair(Blocks):
     """The reader of one attempt."""
 
-    #: No text is kept.
-    room = limits.SKIPPED_BYTES_MAX
     unnamed = "event_line"
+    ends = ("message_stop", "error")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._blocks = Blocks(context)
         #: `message_start` has come, or was supplied.
         self._started = False
         #: The upstream's counts, and its last stop reason.
         self._usage: dict[str, Any] = {}
         self._reason = ""
 
-    def flush(self) -> list[Step]:
-        """Withhold what waited for another frame: the stream is cut, so a call that waited may not run."""
-        self._blocks.lose()
-        return self._blocks.taken()
+    def _failed(self, came: bytes, words: str) -> None:
+        self._error(Out(self._n, words, came=came, repair="error_shape"))
 
-    def repeated(self, text: str) -> None:
-        """Take nothing: no frame repeats a text."""
-
-    # -- what is in a frame -------------------------------------------------------------------------------------------
-
-    def _ends(self, value: Mapping[str, Any], event: bytes) -> bool:  # noqa: ARG002 - the type says it
-        return value.get("type") in ("message_stop", "error")
-
-    def _damaged(self, n: int, unread: bytes) -> list[Step]:
-        self._blocks.damage(n, unread)
-        return self._blocks.taken()
-
-    def _failed(self, n: int, came: bytes, words: str) -> list[Step]:
-        self._error(Out(n, words, came=came, repair="error_shape"))
-        return self._blocks.taken()
-
-    def _object(self, out: Out, frame: Frame) -> list[Step]:  # noqa: ARG002 - the type says it
-        self._read(out)
-        return self._blocks.taken()
-
-    def _answer(self, n: int, answer: dict[str, Any]) -> list[Step]:
-        streams, is_message = self._context.facts.stream, answer.get("type") == "message"
+    def _answer(self, answer: dict[str, Any]) -> None:
+        n, streams, is_message = self._n, self._context.facts.stream, answer.get("type") == "message"
         wanted = is_message and is_list(answer.get("content")) and (self._context.settings.synthesise or not streams)
         if answer.get("type") == "error" or (answer.get("error") and not is_message):
             self._error(Out(n, answer, repair="unframed", event=b"error"))
         elif self._started or not wanted:
-            self._blocks.flag(n, "not_a_stream")
+            self._flag(n, "not_a_stream")
         else:
             if streams:
-                self._blocks.flag(n, "synthesised")
+                self._flag(n, "synthesised")
             for made in frames_of(answer):
-                self._read(ours(n, made, "synthesised"))
-        return self._blocks.taken()
+                self._object(ours(n, made, "synthesised"))
 
-    def _read(self, out: Out) -> None:
-        value, blocks = out.value, self._blocks
+    def _object(self, out: Out, frame: Frame | None = None) -> None:  # noqa: ARG002 - the type says it
+        value = out.value
         match value.get("type"):
             case "content_block_delta" | "content_block_start" | "content_block_stop":
                 self._begin(out.n)
-                blocks.frame(out)
+                self._block(out)
             case "message_start":
                 self._message_start(out)
             case "message_delta":
@@ -92,25 +77,23 @@ class Repair(TypedReader):
             case "message_stop":
                 self._message_stop(out)
             case "ping":
-                blocks.steps.append(Step(out.n, (), out))
+                self._steps.append(Step(out.n, (), out))
             case "error":
                 self._error(out)
             case _ if value.get("error"):  # an error without a type
                 self._error(Out(out.n, value, came=out.came))
             case kind:  # an event that no reader knows (Q125), or one of another protocol
                 other = not self._started and ("choices" in value or str(kind).startswith("response."))
-                blocks.withhold(out.n, out.came, "foreign", "not_a_stream" if other else "foreign")
+                self._withhold(out, "foreign", "not_a_stream" if other else "foreign")
 
     def _error(self, out: Out) -> None:
         error = _error_event(out.value)
         if error != out.value:
             out = ours(out.n, error, out.repair or "error_shape", out.came)
         details = error["error"]
-        self._blocks.lose()
+        self._lose()
         event = UpstreamError(n=out.n, message=details["message"], code=details["type"])
-        self._blocks.steps.append(Step(out.n, (event,), out))
-
-    # -- the message --------------------------------------------------------------------------------------------------
+        self._steps.append(Step(out.n, (event,), out))
 
     def _begin(self, n: int) -> None:
         """Supply a `message_start` that has not come."""
@@ -120,7 +103,7 @@ class Repair(TypedReader):
     def _message_start(self, out: Out) -> None:
         n, context, given = out.n, self._context, out.value.get("message")
         if self._started:
-            self._blocks.withhold(n, out.came, "message_start_repeated")
+            self._withhold(out, "message_start_repeated")
             return
         self._started = True
         needed: dict[str, Any] = message_start(f"msg_{context.stream_id}", context.facts.model)["message"]
@@ -137,7 +120,7 @@ class Repair(TypedReader):
         out.edit(edits)
         message = out.value["message"]
         started = ResponseStarted(n=n, id=message["id"], model=message["model"])
-        self._blocks.send(out, started, *self._count(n, usage))
+        self._step([started, *self._count(n, usage)], out)
 
     def _count(self, n: int, usage: Mapping[str, Any]) -> list[Event]:
         """Return the counts so far as an event, if these are any.
@@ -166,36 +149,36 @@ class Repair(TypedReader):
             counts = {**usage, "output_tokens": known if type(known) is int else 0}
             edits.append(Edit("usage_unknown", (), "usage", counts))
         if reason is not None:
-            self._blocks.close(n, cut=STOP_REASONS.get(reason) in CUT_FINISHES)
+            self._close(n, cut=_STOP_REASONS.get(reason) in CUT_FINISHES)
             self._reason = reason
-            if reason == "end_turn" and self._blocks.calls:  # Q32 of chat: agents that go by it do not run the call
+            if reason == "end_turn" and self._calls:  # Q32 of chat: agents that go by it do not run the call
                 self._reason = "tool_use"
                 edits.append(Edit("finish_stop_with_calls", ("delta",), "stop_reason", "tool_use"))
         out.edit(edits)
-        self._blocks.send(out, *self._count(n, usage), delivers=reason is not None)
+        self._step(self._count(n, usage), out, delivers=reason is not None)
 
     def _message_stop(self, out: Out) -> None:
-        n, blocks = out.n, self._blocks
-        if not self._reason and blocks.said and not blocks.in_doubt:
+        n = out.n
+        if not self._reason and self._said and not self._in_doubt:
             self._supply_reason(n)
         if self._reason:
-            finish = STOP_REASONS.get(self._reason, "stop")
-            blocks.close(n, cut=finish in CUT_FINISHES)
+            finish = _STOP_REASONS.get(self._reason, "stop")
+            self._close(n, cut=finish in CUT_FINISHES)
             flags = {
                 "usage_unknown": not counts_tokens(self._usage),
-                "stop_reason_unknown": self._reason not in STOP_REASONS,
+                "stop_reason_unknown": self._reason not in _STOP_REASONS,
                 "pause_turn": self._reason == "pause_turn",
             }
             events = [ForeignFrame(n=n, why=why) for why, is_due in flags.items() if is_due]
-            blocks.steps.append(Step(n, [*events, Finish(n=n, choice=0, reason=finish)], choices=(0,)))
-        blocks.lose()
-        blocks.steps.append(Step(n, (Terminator(n=n),), out))
+            self._steps.append(Step(n, [*events, Finish(n=n, choice=0, reason=finish)], choices=(0,)))
+        self._lose()
+        self._steps.append(Step(n, (Terminator(n=n),), out))
 
     def _supply_reason(self, n: int) -> None:
         """Supply the end of a message whose blocks are all whole: clients fail without (Q37)."""
-        self._blocks.close(n, cut=False)
-        ends = {"stop_reason": "tool_use" if self._blocks.calls else "end_turn", "stop_sequence": None}
-        self._blocks.flag(n, "no_finish")
+        self._close(n, cut=False)
+        ends = {"stop_reason": "tool_use" if self._calls else "end_turn", "stop_sequence": None}
+        self._flag(n, "no_finish")
         self._message_delta(ours(n, {"type": "message_delta", "delta": ends}, "finish_supplied"))
 
 

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from ..core.json_text import as_object
 from ..core.lifecycle import State
-from ..emission.dialect import NO_CALL, Context, Held, Split, Step
+from ..emission.dialect import NO_CALL, Context, Held, Split, Step, Writer
 from ..emission.frames import Edit, Out, Styles
-from ..emission.words import PROGRESS_EVENT, dropped_tools, late_warning, warning
+from ..emission.words import PROGRESS_EVENT, failure, warning
 from ..folds.wire import Call
-from ..wire.sse import parse_block
 from .frames import block_delta, block_frame, message_start, ours
 
 __all__ = ["MessagesWriter"]
@@ -24,15 +23,12 @@ _STOP: Final = "content_block_stop"
 _BLOCK_FRAMES: Final = frozenset({_START, "content_block_delta", _STOP})
 
 
-class MessagesWriter:
+class MessagesWriter(Writer):
     """Writes the frames of one emitted stream."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._styles = Styles()
-        #: A ping keeps every client waiting, even before `message_start`.
-        self.opens = False
-        self.number: int | None = None
         #: The client has `message_start`, or it is on its way.
         self._started = False
         #: The type of the block that the client has open; one that is held does not count.
@@ -50,8 +46,6 @@ class MessagesWriter:
         self._first_held = NO_CALL
         #: The call that the frames of the present block are about.
         self._call = NO_CALL
-
-    # -- frames that came ---------------------------------------------------------------------------------------------
 
     def write(self, step: Step) -> Out | None:
         """Return the frame of a step; the end of the message waits for its terminator."""
@@ -94,9 +88,6 @@ class MessagesWriter:
         call = call if kind in _BLOCK_FRAMES else NO_CALL
         return Split(None, [Held(0, call, out, closes=kind == _STOP and call != NO_CALL)], delivers=False)
 
-    def withhold_finish(self, out: Out, choices: set[int]) -> None:
-        """Do nothing: the finish has no frame, and the one that claims it waits for the terminator."""
-
     def encode(self, out: Out) -> bytes:
         """Return the bytes of a frame; blocks are numbered here, because held ones may never be sent."""
         value = out.value
@@ -110,13 +101,11 @@ class MessagesWriter:
                     out.edit([Edit("block_index", (), "index", self._index)])
         return out.encode(self._styles, self._context.ledger)
 
-    # -- frames of ours -----------------------------------------------------------------------------------------------
+    def withhold_finish(self, out: Out, choices: set[int]) -> None:
+        """Leave the frame alone: only a chunk of chat makes this claim beside other things."""
 
     def card(self, n: int, choice: int, said: dict[str, Any]) -> Out:  # noqa: ARG002 - there is one choice
         return Out(n, {"type": "ping", **said}, repair="lifecycle", event=PROGRESS_EVENT)
-
-    def introduce(self, out: Out) -> list[Out]:  # noqa: ARG002 - no frame has a role in it
-        return []
 
     def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]:
         """Return a text block of its own, or nothing while a call is open: its stop would make clients run it."""
@@ -136,9 +125,6 @@ class MessagesWriter:
         self._open = ""
         return [ours(n, block_frame("stop"), "block_stop_supplied")] if stops else []
 
-    def http_error(self, out: Out) -> bytes:
-        return parse_block(out.frame()).payload or b""
-
     def keepalive(self, n: int) -> Out:
         return Out(n, raw=_KEEPALIVE)
 
@@ -154,9 +140,6 @@ class MessagesWriter:
         if self._end is not None:
             self._end.withhold("malformed_claim", self._context.ledger)
             self._end = None
-
-    def done(self, n: int) -> Out:
-        return ours(n, {"type": "message_stop"}, "done_supplied")
 
     def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:  # noqa: ARG002 - one choice
         """Return an end by `max_tokens`, or an error event.
@@ -176,10 +159,5 @@ class MessagesWriter:
             ends = {"type": "message_delta", "delta": delta, "usage": counts}
             done = ours(n, {"type": "message_stop"}, "warn_done")
             return [*outs, *self._closed(n), ours(n, ends, "warn_finish"), done]
-        error = {
-            "type": "api_error",
-            "message": late_warning(code, lost, live.late_calls, facts),
-            "code": code if code == "malformed_call" else "stream_truncated",
-            "dropped_tools": dropped_tools([*live.late_calls, *lost], facts),
-        }
+        error = {"type": "api_error", **failure(code, lost, live.late_calls, facts)}
         return [ours(n, {"type": "error", "error": error}, "error_frame")]

@@ -1,5 +1,6 @@
 """Responses requests to and from the neutral request of crossing."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
@@ -9,15 +10,12 @@ from ..crossing.envelope import is_envelope, opened
 from ..crossing.given import Given
 from ..crossing.request import SHARED, Choice, Format, Options, Request, Tool
 from ..crossing.turns import FAILED_MARK, Call, Media, Part, Refusal, Result, Text, Thought, Turn, hints_of
-from .frames import CLIENT_CALLS
 
 __all__ = ["earlier", "read", "sealed_items", "write"]
 
-_READ: Final = frozenset(
-    (
-        *(*SHARED, "input", "instructions", "max_output_tokens", "model", "parallel_tool_calls"),
-        *("previous_response_id", "reasoning", "stream", "temperature", "text", "tool_choice", "tools", "top_p"),
-    )
+_READ: Final = (
+    *(*SHARED, "input", "instructions", "max_output_tokens", "model", "parallel_tool_calls"),
+    *("previous_response_id", "reasoning", "stream", "temperature", "text", "tool_choice", "tools", "top_p"),
 )
 #: What the Responses object repeats of its request, as it came.
 _ECHO: Final = (
@@ -31,16 +29,11 @@ _HOSTED_TOOLS: Final = (
     *("programmatic_tool_calling", "shell", "web_search"),
 )
 #: What such tools leave in a history.
-_HOSTED_ITEMS: Final = (
-    *("code_interpreter_call", "file_search_call", "image_generation_call", "mcp_approval_request"),
-    *("mcp_approval_response", "mcp_call", "mcp_list_tools", "web_search_call"),
+_HOSTED_ITEM: Final = re.compile(
+    "((apply_patch|computer|local_shell|shell)_call(_output)?"
+    "|(code_interpreter|file_search|image_generation|mcp|web_search)_call|mcp_(approval_re(quest|sponse)|list_tools))"
 )
 _SEARCH: Final = "tool_search"
-#: Calls of tools without a schema that the client ran, by the member that holds their input.
-_TYPED_CALLS: Final[Mapping[str, str]] = {
-    kind: member for kind, (member, name) in CLIENT_CALLS.items() if name not in ("", _SEARCH)
-}
-_TYPED_OUTPUTS: Final = frozenset(f"{call}_output" for call in _TYPED_CALLS)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -139,23 +132,14 @@ class _Reading:
             case "custom_tool_call":
                 yield _call(item, item.text("name"), item.word("input"), "custom")
             case "function_call_output" | "custom_tool_call_output":
-                yield self._result(item, item.at("output"))
+                yield self._result(item)
             case "item_reference":
                 raise item.at("id").refuse(f"Item with id {item.get('id')!r} not found.")
             case "additional_tools":
                 self._found(item)
             case "tool_search_call" | "tool_search_output":
                 yield from self._search(item)
-            case str(kind) if kind in _TYPED_CALLS:
-                yield _call(item, kind.removesuffix("_call"), dumps(item.get(_TYPED_CALLS[kind])).decode())
-            case str(kind) if kind in _TYPED_OUTPUTS:
-                output = item.get("output")
-                if as_object(output).get("type") == "computer_screenshot":
-                    output = [output]
-                elif not isinstance(output, str):
-                    output = dumps(output).decode()
-                yield self._result(item, Given(output, item.at("output").where))
-            case str(kind) if kind in _HOSTED_ITEMS:
+            case str(kind) if _HOSTED_ITEM.fullmatch(kind):
                 self.lost.add("hosted_calls")
             case _:
                 raise item.unknown()
@@ -164,9 +148,6 @@ class _Reading:
         role, parts = item.get("role"), self._parts(item.at("content"))
         if role not in ("system", "developer", "user", "assistant"):
             raise item.unknown("role")
-        if role == "assistant":  # the parts of one answer follow each other without a gap
-            text = "".join(part.text for part in parts if isinstance(part, Text))
-            parts = [*([Text(text)] if text else ()), *(part for part in parts if not isinstance(part, Text))]
         return Turn.of(role, parts, item)
 
     def _parts(self, content: Given) -> list[Part]:
@@ -183,20 +164,20 @@ class _Reading:
                 return Text(part.text("text"), hints)
             case "refusal":
                 return Refusal(part.text("refusal"))
-            case "input_image" | "computer_screenshot" if part.word("image_url"):
+            case "input_image" if part.word("image_url"):
                 return Media.of("image", part.word("image_url"), hints, detail=part.word("detail"))
             case "input_file" if url := part.word("file_data") or part.word("file_url"):
                 return Media.of("file", url, hints, name=part.word("filename"))
-            case "input_image" | "input_file" | "computer_screenshot" as kind:
+            case "input_image" | "input_file" as kind:
                 if part.get("file_id") is None:
                     raise part.at("file_data" if kind == "input_file" else "image_url").refuse("must be a string.")
                 raise part.at("file_id").refuse("files of another upstream do not cross; send their data.")
             case _:
                 raise part.unknown()
 
-    def _result(self, item: Given, output: Given) -> Turn:
-        failed = item.get("status") == "failed"
-        return Turn("user", (Result.of(item.text("call_id"), self._parts(output), item, failed=failed),))
+    def _result(self, item: Given) -> Turn:
+        call_id, parts, failed = item.text("call_id"), self._parts(item.at("output")), item.get("status") == "failed"
+        return Turn("user", (Result.of(call_id, parts, item, failed=failed),))
 
     def tool(self, tool: Given, *, deferrable: bool, namespace: str = "") -> None:
         """Read one tool; `deferrable` unless a search found it."""

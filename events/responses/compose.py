@@ -12,10 +12,10 @@ from ..core.json_text import as_object, joined_surrogates, parse
 from ..core.lifecycle import CUT_FINISHES
 from ..core.limits import COMPOSED_CHARS_MAX
 from ..core.model import Event
-from ..crossing.composing import CHOICE, CROSSED, Composing
+from ..crossing.composing import CHOICE, Composing, framed
 from ..crossing.names import WayBack
 from ..emission.dialect import Context, Counts, Step
-from .frames import ADDED, DONE, OF_PART, PREFIXES, TEXTS, Item, Kind, frame_value, named, response_object
+from .frames import ADDED, DONE, OF_PART, PREFIXES, TEXTS, Item, Kind, Level, frame_value, response_object
 
 __all__ = ["ResponsesComposer"]
 
@@ -44,7 +44,7 @@ class ResponsesComposer(Composing):
 
     def _opening(self, n: int) -> list[Step]:
         frames = ("response.created", "response.in_progress")
-        return [_step(n, frame_value(type_, response=self._response("in_progress"))) for type_ in frames]
+        return [framed(n, frame_value(type_, response=self._response("in_progress"))) for type_ in frames]
 
     def close(self, n: int, counts: Counts | None, at: int | None) -> list[Step]:
         reason = _INCOMPLETE.get(self._reason)
@@ -54,11 +54,11 @@ class ResponsesComposer(Composing):
         counted = () if counts is None else (model.Usage(n=n, counts=usage),)
         steps = self._close_item(n)  # of what came after the finish
         value = frame_value(f"response.{status}", response=self._response(status, **members))
-        return [*steps, _step(n, value, *counted, model.Terminator(n=n))]
+        return [*steps, framed(n, value, *counted, model.Terminator(n=n))]
 
     def fail(self, n: int, error: model.UpstreamError) -> Step:
         failed = {"code": error.code or "upstream_error", "message": error.message}
-        return _step(n, frame_value("response.failed", response=self._response("failed", error=failed)), error)
+        return framed(n, frame_value("response.failed", response=self._response("failed", error=failed)), error)
 
     def _response(self, status: str, **members: Any) -> dict[str, Any]:
         """Return the response object as it is known so far."""
@@ -66,63 +66,59 @@ class ResponsesComposer(Composing):
         made = response_object(f"resp_{self._context.stream_id}", self._context.created, self._model, **known)
         return {**made, **{key: echoed for key, echoed in self._echo.items() if key in made}}
 
-    # -- items --------------------------------------------------------------------------------------------------------
-
-    def _add_item(self, n: int, type_: str, **members: Any) -> tuple[Item, list[Step]]:
+    def _add_item(self, n: int, type_: str, **members: Any) -> list[Step]:
         steps = [*self.open(n), *self._close_item(n)]
         if type_ != "reasoning":
             steps += self._proof_item(n)
         value = {"id": f"{PREFIXES[type_]}_{self._context.stream_id}_{self._items}", "type": type_, **members}
-        item = self._item = Item(self._items, value)
+        self._item = Item(self._items, value)
         self._items += 1
-        return item, [*steps, _step(n, frame_value(ADDED, output_index=item.place, item=value))]
+        return [*steps, framed(n, frame_value(ADDED, output_index=self._item.place, item=value))]
 
     def _end_item(self, n: int, item: Item, *events: Event, **members: Any) -> Step:
         """End the open item with these members."""
         done = {**item.whole("completed"), **members}
         self._output.append(done)
         self._item = None
-        return _step(n, frame_value(DONE, output_index=item.place, item=done), *events, delivers=True)
+        return framed(n, frame_value(DONE, output_index=item.place, item=done), *events, delivers=True)
 
     def _close_item(self, n: int, status: str = "completed") -> list[Step]:
         """End the open message or thought; a call ends by its own event, or never."""
         item = self._item
         if item is None or item.type not in TEXTS:
             return []
-        members = self._proof(n) if item.type == "reasoning" else {"status": status}
-        return [*(_step(n, value) for value in item.closing_part()), self._end_item(n, item, **members)]
-
-    def _proof(self, n: int) -> dict[str, str]:
-        sealed = self._sealed(n)
-        return {"encrypted_content": sealed} if sealed else {}
+        members = {"status": status}
+        if item.type == "reasoning":
+            members = {"encrypted_content": sealed} if (sealed := self._sealed(n)) else {}
+        return [*(framed(n, value) for value in item.closing_part()), self._end_item(n, item, **members)]
 
     def _proof_item(self, n: int) -> list[Step]:
         """Return an item without a visible thought for the proofs that wait."""
-        return [*self._add_item(n, "reasoning", summary=[])[1], *self._close_item(n)] if self._proven else []
-
-    # -- texts --------------------------------------------------------------------------------------------------------
+        return [*self._add_item(n, "reasoning", summary=[]), *self._close_item(n)] if self._proven else []
 
     def _say(self, n: int, event: model.TextPiece) -> list[Step]:
         kind, item, steps = _KINDS[type(event)], self._item, list[Step]()
         if item is None or item.type != kind.item:
             begun = {"status": "in_progress", "role": "assistant", "content": list[Any]()}
-            item, steps = self._add_item(n, kind.item, **({"summary": []} if kind.item == "reasoning" else begun))
+            steps = self._add_item(n, kind.item, **({"summary": []} if kind.item == "reasoning" else begun))
+            item = self._item
+            assert item is not None, "it was added"
         elif item.part is not None and item.part.kind is not kind:
-            steps = [_step(n, value) for value in item.closing_part()]
+            steps = [framed(n, value) for value in item.closing_part()]
             item.part = None
         if item.part is None:
             part = {"type": kind.part, **({"logprobs": list[Any]()} if kind.part == "output_text" else {})}
-            opening = item.frames(kind, part).added
+            opening = item.frames(kind, part)[Level.OPENED]
             item.take(opening)
-            steps.append(_step(n, opening))
+            steps.append(framed(n, opening))
         return [*steps, self._delta(n, item, event)]
 
     def _delta(self, n: int, item: Item, event: model.TextPiece | model.ToolArgumentsDelta) -> Step:
         part = item.part
         assert part is not None, "a text is inside its part"
         self.repeated(event.text)
-        value = item.frames(part.kind, {part.kind.member: event.text}, part.index).delta
-        return _step(n, value, event, delivers=True)
+        value = item.frames(part.kind, {part.kind.member: event.text}, part.index)[Level.PIECE]
+        return framed(n, value, event, delivers=True)
 
     @property
     def room(self) -> int:
@@ -135,19 +131,17 @@ class ResponsesComposer(Composing):
         self._chars_left -= len(text)
         self._context.live.overflow |= self._chars_left < 0
 
-    # -- calls --------------------------------------------------------------------------------------------------------
-
     def _begin(self, n: int, event: model.ToolCallStarted, tool: WayBack) -> list[Step]:
         members = {"status": "in_progress", "call_id": event.id}
         named_ = {"name": event.name, **({"namespace": tool.namespace} if tool.namespace else {})}
-        if event.custom:
-            _, steps = self._add_item(n, "custom_tool_call", **members, **named_, input="")
-        elif tool.kind == "tool_search":
-            _, steps = self._add_item(n, "tool_search_call", **members, execution="client", arguments={})
-        else:
-            _, steps = self._add_item(n, "function_call", **members, **named_, arguments="")
         self._search = []
-        return [*steps[:-1], steps[-1]._replace(events=(event,), delivers=True)]
+        if event.custom:
+            *steps, added = self._add_item(n, "custom_tool_call", **members, **named_, input="")
+        elif tool.kind == "tool_search":
+            *steps, added = self._add_item(n, "tool_search_call", **members, execution="client", arguments={})
+        else:
+            *steps, added = self._add_item(n, "function_call", **members, **named_, arguments="")
+        return [*steps, added._replace(events=(event,), delivers=True)]
 
     def _argue(self, n: int, event: model.ToolArgumentsDelta) -> list[Step]:
         assert self._item is not None, "arguments are of an open call"
@@ -160,7 +154,7 @@ class ResponsesComposer(Composing):
         item, ended = self._item, dict[str, Any]()
         assert item is not None, "a call that ends is open"
         name = {"name": item.value["name"]} if item.type == "function_call" else {}
-        steps = [_step(n, {**value, **name}) for value in item.closing_part()]
+        steps = [framed(n, {**value, **name}) for value in item.closing_part()]
         if item.part is None:
             text = joined_surrogates("".join(self._search))
             ended = {"arguments": as_object(parse(text.encode("utf-8", "replace")))}
@@ -173,11 +167,6 @@ class ResponsesComposer(Composing):
         if self._item is None:
             steps += self._proof_item(n)
         return [*steps, Step(n, (event,), choices=CHOICE)]
-
-
-def _step(n: int, value: dict[str, Any], *events: Event, delivers: bool = False) -> Step:
-    """Return a frame; the writer numbers it."""
-    return Step(n, events, named(n, value, CROSSED), delivers, CHOICE)
 
 
 def _usage(known: Counts) -> dict[str, Any]:

@@ -93,7 +93,6 @@ class Responses(Spoken):
         return Counts(count_in(usage, "input_tokens"), count_in(usage, "output_tokens"), cached, written, thought)
 
     def unstreamed(self, body: bytes) -> bytes:
-        """Return the body with a whole answer asked for instead of a stream."""
         return apply(body, locate(body, {("stream_options",): None, ("stream",): b"false"}))
 
     def error_body(

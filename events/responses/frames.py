@@ -1,6 +1,6 @@
 """Canonical frames of the Responses protocol: their names, how ours are built, and the state of the item they make."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -12,15 +12,9 @@ from ..emission.frames import Edit, Out
 
 __all__ = [
     "ADDED",
-    "ANNOTATED",
     "CLIENT_CALLS",
-    "COMPLETED",
-    "CREATED",
     "DONE",
     "ENDS",
-    "FAILED",
-    "INCOMPLETE",
-    "IN_PROGRESS",
     "NO_USAGE",
     "OF_ITEM",
     "OF_PART",
@@ -39,18 +33,14 @@ __all__ = [
     "item_frames",
     "kind_of",
     "named",
+    "needed",
     "response_object",
 ]
 
-CREATED: Final = "response.created"
-IN_PROGRESS: Final = "response.in_progress"
-COMPLETED: Final = "response.completed"
-INCOMPLETE: Final = "response.incomplete"
-FAILED: Final = "response.failed"
 ADDED: Final = "response.output_item.added"
 DONE: Final = "response.output_item.done"
-ANNOTATED: Final = "response.output_text.annotation.added"
-ENDS: Final = frozenset({COMPLETED, INCOMPLETE, FAILED})
+#: The frames that end an answer, with its status then.
+ENDS: Final[Mapping[str, str]] = {f"response.{status}": status for status in ("completed", "incomplete", "failed")}
 #: Events about tools that the upstream runs, of an item. openai-node raises on names that it does not know.
 _HOSTED: Final = frozenset(
     f"response.{name}.{state}"
@@ -96,17 +86,8 @@ class Kind(NamedTuple):
 
 
 _KINDS: Final = tuple(
-    Kind(
-        part,
-        item,
-        parts,
-        f"{parts}_index" * bool(parts),
-        member,
-        f"response.{name}.delta",
-        f"response.{name}.done",
-        event,
-    )
-    for part, item, parts, member, name, event in (
+    Kind(part, item, at, f"{at}_index" * bool(at), member, f"response.{name}.delta", f"response.{name}.done", event)
+    for part, item, at, member, name, event in (
         ("output_text", "message", "content", "text", "output_text", model.TextDelta),
         ("refusal", "message", "content", "refusal", "refusal", model.RefusalDelta),
         ("reasoning_text", "reasoning", "content", "text", "reasoning_text", model.ReasoningDelta),
@@ -134,7 +115,7 @@ SPOKEN: Final[Mapping[str, tuple[Level, Kind]]] = {
     **{f"{name}.done": (Level.CLOSED, _UNKNOWN[parts]) for parts, name in _PARTS.items()},
 }
 #: Every event of an item.
-PLACED: Final = frozenset({ADDED, DONE, ANNOTATED, *SPOKEN, *_HOSTED})
+PLACED: Final = frozenset({ADDED, DONE, "response.output_text.annotation.added", *SPOKEN, *_HOSTED})
 #: Items that we can close: what they say is what was streamed.
 TEXTS: Final = frozenset({"message", "reasoning"})
 #: Calls that the client runs: the member with what it is to do, and the name of a tool that has only one.
@@ -217,9 +198,6 @@ def kind_of(part: Mapping[str, Any], parts: str, item_type: str = "") -> Kind:
     return kind if kind is not None and known else _UNKNOWN[parts]
 
 
-# -- whole items ------------------------------------------------------------------------------------------------------
-
-
 def begun(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item as it is added: what is streamed is still empty."""
     kind = item.get("type")
@@ -232,33 +210,26 @@ def begun(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**item, **({"status": "in_progress"} if "status" in item else {}), **empty}
 
 
-class _PartFrames(NamedTuple):
-    """The frames of one part; the text of an item that has no parts needs only those in the middle."""
-
-    added: dict[str, Any]
-    delta: dict[str, Any]
-    done: dict[str, Any]
-    closed: dict[str, Any]
-
-    def needed(self, kind: Kind) -> list[dict[str, Any]]:
-        """Return those that a whole part of this kind needs."""
-        text = [*([self.delta] if self.delta["delta"] else []), *([self.done] if kind.member else [])]
-        return [self.added, *text, self.closed] if kind.list else text
-
-
-def _part_frames(head: Mapping[str, Any], kind: Kind, index: int, part: Mapping[str, Any]) -> _PartFrames:
-    """Return the frames of a whole part; `head` says of which item."""
+def _part_frames(head: Mapping[str, Any], kind: Kind, index: int, part: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the frames of a whole part by their level; `head` says of which item."""
     head = {**head, kind.index_key: index} if kind.list else head
     is_text, text, name = kind.part == "output_text", part.get(kind.member), _PARTS.get(kind.list)
     notes, logprobs = ({"annotations": list[Any]()}, {"logprobs": list[Any]()}) if is_text else ({}, {})
     empty = {kind.member: ""} if kind.member else {}
     text = text if isinstance(text, str) else ""
-    return _PartFrames(
+    return [
         frame_value(f"{name}.added", **head, part={**part, **empty, **notes}),
         frame_value(kind.delta, **head, delta=text, **logprobs),
         frame_value(kind.done, **head, **{kind.member: text}, **logprobs),
         frame_value(f"{name}.done", **head, part=part),
-    )
+    ]
+
+
+def needed(kind: Kind, part: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those of the frames of a whole part that its kind needs: a text without parts has those in the middle."""
+    opened, delta, done, closed = part
+    text = [*([delta] if delta["delta"] else []), *([done] if kind.member else [])]
+    return [opened, *text, closed] if kind.list else text
 
 
 def item_frames(item: Mapping[str, Any], place: int) -> list[dict[str, Any]]:
@@ -266,15 +237,13 @@ def item_frames(item: Mapping[str, Any], place: int) -> list[dict[str, Any]]:
     values = [frame_value(ADDED, output_index=place, item=begun(item))]
     head, kind = {"item_id": item.get("id", ""), "output_index": place}, OF_ITEM.get(item["type"])
     if kind is not None and isinstance(item.get(kind.member), str):
-        values += _part_frames(head, kind, 0, item).needed(kind)
+        values += needed(kind, _part_frames(head, kind, 0, item))
     for parts in _PARTS:
         for index, part in enumerate(map(as_object, as_list(item.get(parts)))):
             kind = kind_of(part, parts, item["type"])
-            values += _part_frames(head, kind, index, part).needed(kind)
+            values += needed(kind, _part_frames(head, kind, index, part))
     return [*values, frame_value(DONE, output_index=place, item=item)]
 
-
-# -- the state of an item ----------------------------------------------------------------------------------------------
 
 _REPAIRS: Final[Mapping[str, str]] = {"id": "item_id", "item_id": "item_id", "call_id": "call_id"}
 
@@ -329,8 +298,6 @@ class Item:
     number: int | None = None
     #: We closed it or its continuation ourselves: the upstream's own frames that close it say something else.
     split: bool = False
-    #: A call without a name, which no client knows yet.
-    silent: bool = False
     ended: bool = False
     #: Its parts by the member that holds them, or its own text; and the text that goes on.
     lists: dict[str, list[Part]] = field(default_factory=lambda: {"": [], **{name: [] for name in _PARTS}})
@@ -366,7 +333,7 @@ class Item:
             part.level = level
             self.part = None if level is Level.CLOSED else part
 
-    def frames(self, kind: Kind, part: Mapping[str, Any], index: int | None = None) -> _PartFrames:
+    def frames(self, kind: Kind, part: Mapping[str, Any], index: int | None = None) -> list[dict[str, Any]]:
         """Return the frames of a part, of the next one if no index is given."""
         head = {"item_id": self.id, "output_index": self.place}
         return _part_frames(head, kind, len(self.lists[kind.list]) if index is None else index, part)
@@ -381,9 +348,9 @@ class Item:
         part = self.part
         if part is None:
             return []
-        due = self.frames(part.kind, part.whole(), part.index)
-        text = [due.done] if part.kind.member and not part.said else []
-        return [*text, due.closed] if part.kind.list else text
+        _, _, done, closed = self.frames(part.kind, part.whole(), part.index)
+        text = [done] if part.kind.member and not part.said else []
+        return [*text, closed] if part.kind.list else text
 
     def whole(self, status: str) -> dict[str, Any]:
         """Return the item as far as it has come."""

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..core.json_text import as_object
-from ..core.places import CallPiece, Part, Words
+from ..core.places import CallPiece, Part, Places, Words
 from .frames import ADDED, ENDS, OF_ITEM
 
 __all__ = ["ResponsesPlaces"]
 
-_ENDS: Final = (*ENDS, "response.cancelled", "response.done")
+_ENDS: Final = (*ENDS, "response.done")
 
 
-class ResponsesPlaces:
+class ResponsesPlaces(Places):
     """The parts of Responses events."""
 
     words = Words(
@@ -61,10 +61,6 @@ class ResponsesPlaces:
 
     def shortened(self, value: Mapping[str, Any], piece: CallPiece, length: int) -> dict[str, Any]:
         return {**value, "delta": piece.text[:length]}
-
-    def without_finish(self, value: Mapping[str, Any]) -> dict[str, Any] | None:
-        del value
-        return None
 
     def error(self, message: str, number: int) -> tuple[str, dict[str, Any]]:
         said = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": number}

@@ -9,29 +9,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..core import model
-from ..core.json_text import as_list, as_object, dumps, is_list, is_object
+from ..core.json_text import as_list, as_object, as_text, dumps, is_list, is_object
 from ..core.model import Event
 from ..emission.dialect import Context, Step
 from ..emission.frames import Edit, Out
-from ..emission.reading import TypedReader
 from ..wire.sse import Frame
 from . import frames
-from .frames import COMPLETED, CREATED, FAILED, IN_PROGRESS, INCOMPLETE, NO_USAGE, frame_value, named
-from .output import CHOICES, Output
+from .frames import ENDS, NO_USAGE, frame_value, named
+from .output import Output
 from .whole import frames_of
 
 __all__ = ["Repair"]
 
-_OPENINGS: Final = frozenset({CREATED, "response.queued", IN_PROGRESS})
-_CANCELLED: Final = frozenset({"response.cancelled", "response.canceled"})
+_OPENINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 #: What keeps a connection open; we have our own.
 _PINGS: Final = frozenset(
     f"{prefix}{word}" for prefix in ("", "response.") for word in ("heartbeat", "keepalive", "ping")
 )
 #: Older and other names of events (Q115, Q118).
 _ALIASES: Final[Mapping[str, str]] = {
-    "response.done": COMPLETED,
-    "response.output_text_annotation.added": frames.ANNOTATED,
+    "response.done": "response.completed",
+    "response.output_text_annotation.added": "response.output_text.annotation.added",
     "response.reasoning_part.added": "response.content_part.added",
     "response.reasoning_part.done": "response.content_part.done",
     "response.reasoning.delta": "response.reasoning_text.delta",
@@ -39,21 +37,19 @@ _ALIASES: Final[Mapping[str, str]] = {
     "response.reasoning_summary.delta": "response.reasoning_summary_text.delta",
     "response.reasoning_summary.done": "response.reasoning_summary_text.done",
 }
-#: Events of no item.
-_FREE: Final = frozenset(f"response.audio.{name}" for name in ("delta", "done", "transcript.delta", "transcript.done"))
 #: Events of another dialect; chunks of chat completions have no type at all.
 _OF_OTHERS: Final = ("message_", "content_block_")
-#: The last frame that a status means, and the status that a last frame says.
-_MEANT: Final[Mapping[str, str]] = {"incomplete": INCOMPLETE, "failed": FAILED, "cancelled": FAILED}
-_STATUS: Final[Mapping[str, str]] = {COMPLETED: "completed", INCOMPLETE: "incomplete", FAILED: "failed"}
+#: The last frame that a status means.
+_MEANT: Final[Mapping[str, str]] = {status: kind for kind, status in ENDS.items()} | {"cancelled": "response.failed"}
 
 
-class Repair(TypedReader):
+class Repair(Output):
     """The reader of one attempt."""
+
+    ends = (*ENDS, "error")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._output = Output(context)
         #: The first frames have come. A client that has frames of an earlier attempt knows the id that we made.
         self._started = False
         self._opened = self._progressed = context.opened > 0
@@ -63,56 +59,15 @@ class Repair(TypedReader):
         self._response = frames.response_object(made, context.created, context.facts.model)
         self._ended = False
 
-    # -- what the engine calls ----------------------------------------------------------------------------------------
-
-    def flush(self) -> Sequence[Step]:
-        """Return what waited for another frame."""
-        self._output.settle(cut=False)
-        self._output.lose()
-        return self._output.taken()
-
-    @property
-    def room(self) -> int:
-        return self._output.chars_left
-
-    def repeated(self, text: str) -> None:
-        output = self._output
-        assert output.open is not None, "a text repeats in an open item"
-        assert output.open.part is not None, "a text repeats in an open part"
-        output.open.part.pieces.append(text)
-        output.chars_left -= len(text)
-        self._context.live.overflow |= output.overflow
-
-    # -- frames -------------------------------------------------------------------------------------------------------
-
-    def _ends(self, value: Mapping[str, Any], event: bytes) -> bool:
-        return value.get("type") in (*_STATUS, "error") or event == b"error"
-
-    def _damaged(self, n: int, unread: bytes) -> list[Step]:  # noqa: ARG002 - a call that is open may have been anywhere
-        self._output.n = n
-        self._output.damage()
-        return self._output.taken()
-
-    def _failed(self, n: int, came: bytes, words: str) -> list[Step]:
-        self._output.n = n
-        self._fail(came, words)
-        return self._output.taken()
-
-    def _object(self, out: Out, frame: Frame) -> list[Step]:
-        self._output.n = out.n
+    def _object(self, out: Out, frame: Frame) -> None:
         self._typed(out, frame.event.decode("utf-8", "replace"))
-        self._context.live.overflow |= self._output.overflow
-        return self._output.taken()
+        self._note_overflow()
 
     def _typed(self, out: Out, event: str) -> None:
         value, kind = out.value, out.value.get("type")
         if not isinstance(kind, str) or not kind:
             if value.get("error") or event == "error":
-                self._fail(out.came, value.get("error") or value)
-                return
-            if value.get("object") == "response" and not self._started:  # Q96 in a frame
-                self._output.withhold(out, "whole_object")
-                self._whole(value)
+                self._failed(out.came, value.get("error") or value)
                 return
             kind = event
             self._rename(out, kind)
@@ -120,14 +75,14 @@ class Repair(TypedReader):
             kind = _ALIASES[kind]
             self._rename(out, kind)
         if kind in _PINGS:  # Q117
-            self._output.withhold(out, "ping")
+            self._withhold(out, "ping")
         elif not self._ended:
-            self._output.settle(cut=kind == INCOMPLETE)
+            self._settle(cut=kind == "response.incomplete")
             self._dispatch(out)
-        elif kind == FAILED and self._context.live.error is not None:  # Q94
-            self._output.withhold(out, "failed_repeated")
+        elif kind == "response.failed" and self._context.live.error is not None:  # Q94
+            self._withhold(out, "failed_repeated")
         else:
-            self._output.step((), out)
+            self._step((), out)
 
     @staticmethod
     def _rename(out: Out, kind: str) -> None:
@@ -136,47 +91,36 @@ class Repair(TypedReader):
 
     def _dispatch(self, out: Out) -> None:
         """Read one frame whose type is known to be text."""
-        kind, output = out.value["type"], self._output
+        kind = out.value["type"]
         if kind in frames.PLACED:
             self._open_response()
-            output.take(out)
+            self._take(out)
         elif kind in _OPENINGS:
             self._opening(out)
-        elif kind in frames.ENDS:
-            self._end(out)
+        elif kind in ENDS:
+            self._last(out)
         elif kind == "error":
-            self._fail(out.came, out.value.get("error") or out.value)
-        elif kind in _CANCELLED:
-            self._fail(out.came, {"code": "cancelled", "message": "the upstream cancelled the answer"})
-        elif kind in _FREE:
-            self._open_response()
-            sound = [model.AudioDelta(n=out.n, choice=0)] if kind == "response.audio.delta" else []
-            output.step(sound, out, delivers=bool(sound))
+            self._failed(out.came, out.value.get("error") or out.value)
         else:  # strict clients raise on a name that they do not know
             other = not self._started and (not kind or kind.startswith(_OF_OTHERS))
-            output.withhold(out, "foreign")
-            self._flag("not_a_stream" if other else "foreign")
-
-    def _flag(self, why: str) -> None:
-        self._output.step([model.ForeignFrame(n=self._output.n, why=why)])
-
-    # -- the response -------------------------------------------------------------------------------------------------
+            self._withhold(out, "foreign", "not_a_stream" if other else "foreign")
 
     def _opening(self, out: Out) -> None:
         kind, response = out.value["type"], as_object(out.value.get("response"))
         known = self._started or self._opened
-        if known if kind == CREATED else (self._progressed or self._output.order):
-            self._output.step(self._start(response))
-            self._output.withhold(out, "opening_repeated")
+        if known if kind == "response.created" else (self._progressed or self._order):
+            self._step(self._start(response))
+            self._withhold(out, "opening_repeated")
             return
-        if not known and kind != CREATED:  # Q112, Q116
-            self._supply(CREATED, {**response, "status": "in_progress"}, "created_supplied")
+        if not known and kind != "response.created":  # Q112, Q116
+            self._supply_opening("created", response, "created_supplied")
         self._identify(out)
-        self._progressed = self._progressed or kind == IN_PROGRESS
-        self._output.step(self._start(out.value["response"]), out)
+        self._progressed = self._progressed or kind == "response.in_progress"
+        self._step(self._start(out.value["response"]), out)
 
-    def _supply(self, kind: str, response: Mapping[str, Any], repair: str) -> None:
-        self._opening(named(self._output.n, frame_value(kind, response=response), repair))
+    def _supply_opening(self, kind: str, response: Mapping[str, Any], repair: str) -> None:
+        value = frame_value(f"response.{kind}", response={**response, "status": "in_progress"})
+        self._opening(named(self._n, value, repair))
 
     def _start(self, response: dict[str, Any]) -> Sequence[Event]:
         """Note the response as it began, and return the event of its start, once."""
@@ -185,17 +129,15 @@ class Repair(TypedReader):
         self._started = True
         self._id = self._id or str(response.get("id") or self._response["id"])
         self._response = {**(response or self._response), "id": self._id}
-        name: Any = response.get("model")
-        known = name if isinstance(name, str) and name else self._context.facts.model
-        return (model.ResponseStarted(n=self._output.n, id=self._id, model=known),)
+        name = as_text(response.get("model")) or self._context.facts.model
+        return (model.ResponseStarted(n=self._n, id=self._id, model=name),)
 
     def _open_response(self, *, progress: bool = True) -> None:
         """Supply the frames that begin an answer (Q116)."""
         if not (self._started or self._opened):
-            self._supply(CREATED, self._response, "created_supplied")
+            self._supply_opening("created", self._response, "created_supplied")
         if progress and not self._progressed:
-            self._supply(IN_PROGRESS, {**self._response, "status": "in_progress"}, "in_progress_supplied")
-            self._progressed = True
+            self._supply_opening("in_progress", self._response, "in_progress_supplied")
 
     def _identify(self, out: Out) -> None:
         """Give a response its one id, and a list of output (Q111)."""
@@ -203,7 +145,7 @@ class Repair(TypedReader):
         if not is_object(given) or not given:
             out.edit([Edit("response_missing", (), "response", self._response)])
             given = self._response
-        due, edits = _STATUS.get(out.value["type"]), list[Edit]()
+        due, edits = ENDS.get(out.value["type"]), list[Edit]()
         if due is not None and given.get("status") != due:
             edits.append(Edit("response_status", ("response",), "status", due))
         self._id = self._id or str(given.get("id") or self._response["id"])
@@ -213,48 +155,46 @@ class Repair(TypedReader):
             edits.append(Edit("output_missing", ("response",), "output", list[Any]()))
         out.edit(edits)
 
-    # -- the end of the answer ----------------------------------------------------------------------------------------
-
-    def _end(self, out: Out) -> None:
-        kind, output = out.value["type"], self._output
+    def _last(self, out: Out) -> None:
+        kind = out.value["type"]
         status = str(as_object(out.value.get("response")).get("status"))
-        if kind == COMPLETED and status in _MEANT:
+        if kind == "response.completed" and _MEANT.get(status, kind) != kind:
             kind = _MEANT[status]
             self._rename(out, kind)
-        if kind == FAILED:
+        if kind == "response.failed":
             self._begin_failure()
             self._identify(out)
             error = as_object(out.value["response"].get("error"))
             message, code = str(error.get("message") or ""), str(error.get("code") or "")
-            output.step((model.UpstreamError(n=out.n, message=message, code=code),), out)
+            self._step((model.UpstreamError(n=out.n, message=message, code=code),), out)
             return
         self._open_response()
         self._identify(out)
         given = [item for item in as_list(out.value["response"]["output"]) if is_object(item)]
-        output.close(given, whole=kind == COMPLETED)
+        self._close_all(given, whole=kind == "response.completed")
         self._settle_output(out, given)
         events = self._usage(out)
         reason = as_object(out.value["response"].get("incomplete_details")).get("reason")
         word = "content_filter" if reason == "content_filter" else "length"
-        if kind == COMPLETED:
-            word = "tool_calls" if output.calls else "stop"
+        if kind == "response.completed":
+            word = "tool_calls" if self._calls else "stop"
         events.append(model.Finish(n=out.n, choice=0, reason=word))
-        output.steps.append(Step(out.n, events, None, choices=CHOICES))
-        output.step((model.Terminator(n=out.n),), out)
+        self._steps.append(Step(out.n, events, choices=(0,)))
+        self._step((model.Terminator(n=out.n),), out)
         self._ended = True
 
     def _settle_output(self, out: Out, output: list[dict[str, Any]]) -> None:
         """Give the last frame the items as they were sent (Q110, Q111)."""
-        order, edits = self._output.order, list[Edit]()
+        order, edits = self._order, list[Edit]()
         whole = len(output) == len(out.value["response"]["output"])  # else the places of items are others
-        if whole and self._output.known(output) == order and not any(item.split for item in order):
+        if whole and self._known(output) == order and not any(item.split for item in order):
             for number, (item, given) in enumerate(zip(order, output, strict=True)):
                 path = ("response", "output", number)
                 edits += item.ids(given, path)
                 if item.value.get("arguments") == "{}" and not given.get("arguments"):
                     edits.append(Edit("arguments_empty", path, "arguments", "{}"))
-        elif not whole or self._output.done != output:  # Q110
-            edits.append(Edit("output_rebuilt", ("response",), "output", self._output.done))
+        elif not whole or self._done != output:  # Q110
+            edits.append(Edit("output_rebuilt", ("response",), "output", self._done))
         out.edit(edits)
 
     def _usage(self, out: Out) -> list[Event]:
@@ -272,40 +212,33 @@ class Repair(TypedReader):
             out.edit([Edit("usage_total", ("response", "usage"), "total_tokens", counts["total_tokens"])])
         return [model.Usage(n=out.n, counts=usage)]
 
-    # -- failures and whole answers -----------------------------------------------------------------------------------
-
-    def _fail(self, came: bytes | None, given: Any) -> None:
+    def _failed(self, came: bytes | None, words: Any) -> None:
         """Turn an error of any shape into the one that every client reads (codex ignores all others)."""
         self._begin_failure()
-        n, error = self._output.n, _error_of(given)
-        out = named(n, frame_value(FAILED, response={"status": "failed", "error": error}), "error_shape")
+        n, error = self._n, _error_of(words)
+        out = named(n, frame_value("response.failed", response={"status": "failed", "error": error}), "error_shape")
         out.came = came
-        self._output.step((model.UpstreamError(n=n, message=error["message"], code=error["code"]),), out)
+        self._step((model.UpstreamError(n=n, message=error["message"], code=error["code"]),), out)
 
     def _begin_failure(self) -> None:
-        self._output.settle(cut=False)
+        self._settle(cut=False)
         self._open_response(progress=False)
         self._ended = True
 
-    def _answer(self, n: int, answer: dict[str, Any]) -> list[Step]:
-        self._output.n = n
+    def _answer(self, answer: dict[str, Any]) -> None:
         status: Any = answer.get("status")
         wanted = self._context.settings.synthesise or not self._context.facts.stream
         if answer.get("object") == "response" and status in ("failed", "cancelled", "queued", "in_progress"):
-            self._flag("unfinished")  # a client asked for no more
+            self._flag(self._n, "unfinished")  # a client asked for no more
         if answer.get("error") or status in ("failed", "cancelled"):
-            self._fail(None, answer.get("error") or {"code": status, "message": f"the answer is {status}"})
+            self._failed(None, answer.get("error") or {"code": status, "message": f"the answer is {status}"})
         elif self._started or not wanted or not is_list(answer.get("output")) or status in ("queued", "in_progress"):
-            self._flag("not_a_stream")
+            self._flag(self._n, "not_a_stream")
         else:
             if self._context.facts.stream:
-                self._flag("synthesised")
-            self._whole(answer)
-        return self._output.taken()
-
-    def _whole(self, answer: dict[str, Any]) -> None:
-        for value in frames_of(answer):
-            self._dispatch(named(self._output.n, value, "synthesised"))
+                self._flag(self._n, "synthesised")
+            for value in frames_of(answer):
+                self._dispatch(named(self._n, value, "synthesised"))
 
 
 def _error_of(given: Any) -> dict[str, Any]:

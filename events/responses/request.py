@@ -46,9 +46,6 @@ def _names(tools: list[Any]) -> Iterator[str]:
             yield kind
 
 
-# -- tool results -----------------------------------------------------------------------------------------------------
-
-
 def results_in(body: Any) -> Results | None:
     """Return the tool results after the last item of an answer, or None if there are none.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.json_text import as_list, as_object, is_object
-from .frames import COMPLETED, CREATED, DONE, ENDS, IN_PROGRESS, INCOMPLETE, frame_value, item_frames
+from .frames import DONE, ENDS, frame_value, item_frames
 
 __all__ = ["frames_of", "whole"]
 
@@ -13,11 +13,11 @@ def frames_of(response: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the frames of a whole response, which is complete or cut by a limit."""
     start = {**dict.fromkeys(("completed_at", "error", "incomplete_details", "usage")), "status": "in_progress"}
     begun = {**response, **{key: value for key, value in start.items() if key in response}, "output": list[Any]()}
-    frames = [frame_value(CREATED, response=begun), frame_value(IN_PROGRESS, response=begun)]
+    frames = [frame_value("response.created", response=begun), frame_value("response.in_progress", response=begun)]
     items = [item for item in map(as_object, as_list(response.get("output"))) if isinstance(item.get("type"), str)]
     for place, item in enumerate(items):
         frames += item_frames(item, place)
-    kind = INCOMPLETE if response.get("status") == "incomplete" else COMPLETED
+    kind = "response.incomplete" if response.get("status") == "incomplete" else "response.completed"
     return [*frames, frame_value(kind, response=response)]
 
 

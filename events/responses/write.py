@@ -4,30 +4,23 @@ The writer numbers all frames in the order of sending. Items never overlap, so a
 that was added last. What we add is of types that every client knows (clients.md 5): a lifecycle frame is a `keepalive`.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from ..core.json_text import ABSENT, as_list, as_object, as_text, dumps
-from ..emission.dialect import NO_CALL, Context, Held, Split, Step
+from ..core.json_text import as_list, as_object, as_text, dumps
+from ..emission.dialect import NO_CALL, Context, Held, Split, Step, Writer
 from ..emission.frames import Edit, Out, Styles
-from ..emission.words import KEEPALIVE, PROGRESS_EVENT, dropped_tools, late_warning, warning
+from ..emission.words import KEEPALIVE, PROGRESS_EVENT, failure, warning
 from ..folds.wire import Call
 from . import frames
-from .frames import ADDED, CREATED, DONE, FAILED, PLACED, Item, frame_value, named
+from .frames import ADDED, DONE, PLACED, Item, frame_value, named
 
 __all__ = ["ResponsesWriter"]
 
 _KEEPALIVE: Final = "keepalive"
-#: The repairs that are a last frame of ours, but for failures.
-_CLOSINGS: Final = frozenset({"done_supplied", "warn_finish"})
-#: Where a number is in a payload; a quote in a string is escaped.
-_NUMBERS: Final[Mapping[str, re.Pattern[bytes]]] = {
-    key: re.compile(rb'"%b"\s*+:\s*+(-?\d++)' % key.encode()) for key in ("sequence_number", "output_index")
-}
 
 
-class ResponsesWriter:
+class ResponsesWriter(Writer):
     """Writes the frames of one emitted stream in one row of numbers."""
 
     def __init__(self, context: Context) -> None:
@@ -54,8 +47,6 @@ class ResponsesWriter:
         #: Frames wait for a finish; the number of the call that they belong to.
         self._holding = False
         self._held_call = NO_CALL
-
-    # -- frames that came ---------------------------------------------------------------------------------------------
 
     def write(self, step: Step) -> Out | None:
         out, self._delivers = step.out, step.delivers
@@ -99,9 +90,6 @@ class ResponsesWriter:
         calls = self._context.live.choice(0).calls if frames.is_client_call(item) else {}
         return next((number for number, call in calls.items() if call.id == item.get("call_id")), NO_CALL)
 
-    def withhold_finish(self, out: Out, choices: set[int]) -> None:
-        """Do nothing: the frame that ends an answer comes after its finish."""
-
     def encode(self, out: Out) -> bytes:
         """Return the bytes of a frame, with the numbers that are next."""
         value = out.value
@@ -114,7 +102,7 @@ class ResponsesWriter:
             self._done.append(value["item"])
         elif kind in frames.ENDS:
             self._settle_output(out)
-        elif kind in (CREATED, frames.IN_PROGRESS):
+        elif kind in ("response.created", "response.in_progress"):
             self.opens = False
             self._response = out.value["response"]
         number = self.number or 0
@@ -122,36 +110,15 @@ class ResponsesWriter:
         due = {"sequence_number": number, **({"output_index": self._place} if kind in PLACED else {})}
         if out.payload is None:
             out.value = {**out.value, **due}
-        elif any(value.get(key) != new for key, new in due.items()):
-            return self._renumbered(out, due)
+        else:
+            out.edit([Edit("renumbered", (), key, new) for key, new in due.items() if value.get(key) != new])
         return out.encode(self._styles, self._context.ledger)
-
-    def _renumbered(self, out: Out, due: Mapping[str, int]) -> bytes:
-        """Return the bytes of a frame that came with other numbers; only these are written again."""
-        value, raw = out.value, out.raw or b""
-        edits = [
-            Edit("renumbered", (), key, new, value.get(key, ABSENT))
-            for key, new in due.items()
-            if value.get(key) != new
-        ]
-        for edit in edits:
-            found = [*_NUMBERS[str(edit.key)].finditer(raw)] if type(edit.before) is int else []
-            start, end = found[0].span(1) if len(found) == 1 else (0, 0)
-            raw = b"%b%d%b" % (raw[:start], edit.after, raw[end:]) if end else b""
-        if not raw:
-            out.event = value["type"].encode()
-            out.edit(edits)
-            return out.encode(self._styles, self._context.ledger)
-        out.changes = edits
-        for edit in edits:
-            self._context.ledger.enter(out.n, *edit)
-        return raw
 
     def _settle_output(self, out: Out) -> None:
         """Write the items that the client has into the response of the last frame."""
         response: dict[str, Any] = out.value["response"]
         ours, given = out.payload is None, as_list(response.get("output"))
-        if ours and (out.value["type"] == FAILED or out.repair in _CLOSINGS):
+        if ours and (out.value["type"] == "response.failed" or out.repair == "warn_finish"):
             out.value = {**out.value, "response": {**self._response, **response, "output": self._done}}
             return
         output = [*given, *self._warned]
@@ -163,16 +130,11 @@ class ResponsesWriter:
         if output != given:
             out.edit([Edit("output_rebuilt", ("response",), "output", output)])
 
-    # -- frames of ours -----------------------------------------------------------------------------------------------
+    def withhold_finish(self, out: Out, choices: set[int]) -> None:
+        """Leave the frame alone: only a chunk of chat makes this claim beside other things."""
 
     def card(self, n: int, choice: int, said: dict[str, Any]) -> Out:  # noqa: ARG002 - there is one answer
         return Out(n, frame_value(_KEEPALIVE, **said), repair="lifecycle", event=PROGRESS_EVENT)
-
-    def introduce(self, out: Out) -> list[Out]:  # noqa: ARG002 - no frame of this protocol needs another one before it
-        return []
-
-    def tail(self) -> list[Out]:  # usage is in the last frame
-        return []
 
     def warning(self, n: int, code: str, lost: Sequence[Call]) -> list[Out]:
         """Return a message of its own, after the end of what is open; nothing while that is one of the lost calls.
@@ -202,23 +164,19 @@ class ResponsesWriter:
         """Return a comment before the first frame, and then the event that resets codex's clock."""
         return Out(n, raw=KEEPALIVE) if self.opens else named(n, frame_value(_KEEPALIVE), "keepalive")
 
-    def done(self, n: int) -> Out:
-        return named(n, frame_value("response.completed", response={"status": "completed"}), "done_supplied")
-
     def close(self, n: int, code: str, lost: Sequence[Call], finished: set[int]) -> list[Out]:  # noqa: ARG002
         """Return a `response.incomplete`, or a `response.failed` that names the tools that were lost."""
-        facts, late = self._context.facts, self._context.live.late_calls
+        late = self._context.live.late_calls
         opening: list[Out] = []
         if not self._begun:
             self._begun = True
-            opening = [named(n, frame_value(CREATED, response=self._response), "created_supplied")]
+            opening = [named(n, frame_value("response.created", response=self._response), "created_supplied")]
         if self._settings.on_partial == "warn" and not late:
             details = {"reason": "max_output_tokens"}
             response = {"status": "incomplete", "incomplete_details": details, "usage": dict(frames.NO_USAGE)}
-            value = frame_value(frames.INCOMPLETE, response=response)
+            value = frame_value("response.incomplete", response=response)
             return [*opening, *self._closed_text(n), named(n, value, "warn_finish")]
-        kind = code if code == "malformed_call" else "stream_truncated"
-        text = late_warning(code, lost, late, facts)
-        error = {"code": kind, "message": text, "dropped_tools": dropped_tools([*late, *lost], facts)}
-        value = frame_value(FAILED, response={"status": "failed", "error": error})
+        error = failure(code, lost, late, self._context.facts)
+        failed = {"status": "failed", "error": {"code": error["code"], **error}}
+        value = frame_value("response.failed", response=failed)
         return [*opening, named(n, value, "error_frame")]

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from tests.support.chat import call_entry
-from wiretape.events.chat.write import error_frame
 from wiretape.events.core.json_text import ABSENT, apply, dumps, parse
 from wiretape.events.core.lifecycle import State
 from wiretape.events.core.limits import NAME_CHARS_MAX
 from wiretape.events.core.settings import Facts
 from wiretape.events.emission.marks import Marks, find_marks
 from wiretape.events.emission.marks import remove_marks as edits
-from wiretape.events.emission.words import WARNING, warning
+from wiretape.events.emission.words import WARNING, failure, warning
 from wiretape.events.folds.wire import SIBLING, Call
 
 WARNED = "⚠ Connection dropped mid tool-call: write_file was cut short. Not completed; no result seen."
@@ -286,10 +285,9 @@ def test_a_name_takes_one_line_of_a_warning_and_is_no_longer_than_a_card_shows_i
     said = warning("truncated", [dropped], Facts())
     assert said == WARNED.replace("write_file", shown or "a tool without a name")
     assert re.fullmatch(WARNING, said)
-    assert error_frame("truncated", said, [dropped], Facts())["error"] == {
+    assert failure("truncated", [dropped], [], Facts()) == {
         "message": said,
-        "type": "stream_truncated",
-        "code": "truncated",
+        "code": "stream_truncated",
         "dropped_tools": [{"id": "c", "name": shown}],
     }
 

@@ -9,10 +9,10 @@ from tests.conformance.order import CHECKERS
 from tests.support.answers import frames, read
 from tests.support.chat import DONE, Run, begin, call, finish, frame, run, sse, tape, text, tool_calls
 from tests.support.scripted_streams import named
-from wiretape.events.core.json_text import dumps
+from wiretape.events.core.json_text import Boundary, dumps
 from wiretape.events.core.limits import COMPOSED_CHARS_MAX, SKIPPED_BYTES_MAX
 from wiretape.events.crossing.custom import CustomInput
-from wiretape.events.crossing.envelope import open_envelope
+from wiretape.events.crossing.envelope import opened
 from wiretape.events.dialects import DIALECTS
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
@@ -76,7 +76,7 @@ def test_custom_call_with_other_arguments_keeps_what_was_said(arguments: str, gi
 
 
 def test_custom_input_after_another_member_comes_at_the_end() -> None:
-    pieces = ['{"why":', '"b",', '"input":"a"}']
+    pieces = ['{"why":', f'"{"b" * 80}",', '"input":"a"}']
     upstream = [ROLE, begin("call_1", "apply_patch"), *(call(index=0, arguments=piece) for piece in pieces)]
     assert deltas(cross("responses", [*upstream, CALLS, DONE]), "custom_tool_call_input") == ["a"]
 
@@ -92,9 +92,10 @@ def test_custom_call_with_arguments_that_are_not_json_is_malformed(arguments: st
 def test_custom_input_is_the_same_in_any_pieces(size: int) -> None:
     value = 'a"\\/\b\n\té\U0001f600 \x7f'
     given = json.dumps({"input": value})
-    decoder = CustomInput()
+    decoder, boundary = CustomInput(), Boundary()
+    boundary.feed(given)
     pieces = [decoder.feed(given[at : at + size]) for at in range(0, len(given), size)]
-    assert "".join(pieces) + (decoder.rest() or "") == value
+    assert "".join(pieces) + (decoder.rest(whole=boundary.complete) or "") == value
 
 
 def test_chat_clients_get_custom_calls_too() -> None:
@@ -167,7 +168,7 @@ def test_details_of_a_thought_are_in_its_envelope() -> None:
     upstream = [ROLE, frame({"reasoning_content": "hm"}), _details("b3BhcXVl"), text("a"), finish(), DONE]
     for client in ("messages", "responses"):
         (sealed,) = read(client, cross(client, upstream).out).sealed
-        ((kind, value),) = open_envelope(sealed).proofs
+        ((kind, value),) = opened("", sealed).proofs
         assert kind == "reasoning_details"
         assert [entry["data"] for entry in value] == ["b3BhcXVl"]
 
@@ -176,7 +177,7 @@ def test_proof_after_everything_gets_a_thought_of_its_own() -> None:
     upstream = [ROLE, text("a"), frame({"extra_content": {"google": {"thought_signature": "c2ln"}}}), finish(), DONE]
     for client in ("messages", "responses"):
         (sealed,) = read(client, cross(client, upstream).out).sealed
-        assert open_envelope(sealed).proofs == (("extra_content", {"google": {"thought_signature": "c2ln"}}),)
+        assert opened("", sealed).proofs == (("extra_content", {"google": {"thought_signature": "c2ln"}}),)
 
 
 def test_late_proof_of_a_call_follows_it() -> None:
@@ -184,7 +185,7 @@ def test_late_proof_of_a_call_follows_it() -> None:
     upstream = [ROLE, begin("call_1", "f", "{"), late, CALLS, DONE]
     for client in ("messages", "responses"):
         answer = read(client, cross(client, upstream).out)
-        assert dict(open_envelope(answer.sealed[0]).calls) == {"call_1": (("extra_content", {"a": 1}),)}
+        assert dict(opened("", answer.sealed[0]).calls) == {"call_1": (("extra_content", {"a": 1}),)}
         assert answer.calls == [("call_1", "f", "{}")]
 
 
@@ -200,7 +201,7 @@ def test_proof_that_is_too_long_is_lost_by_name() -> None:
 
 def test_signatures_reach_chat_clients_as_details() -> None:
     answer = read("chat", cross("chat", named("reasoning, text, call").frames("messages"), theirs="messages").out)
-    assert open_envelope(answer.sealed[0]).proofs == (("signature", "c2lnbmF0dXJl"),)
+    assert opened("", answer.sealed[0]).proofs == (("signature", "c2lnbmF0dXJl"),)
 
 
 # -- order ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 from tests.support.answers import Answer, frames, read
 from tests.support.chat import DONE, Run, begin, call, finish, frame, run, sse, tape, text
 from tests.support.scripted_streams import named
-from wiretape.events.crossing.envelope import open_envelope
+from wiretape.events.crossing.envelope import opened
 from wiretape.events.emit import Emitter
 from wiretape.events.tape.record import Record
 
@@ -335,5 +335,5 @@ def test_fault_88_thought_signature_of_a_call_comes_back_with_it() -> None:
     for client in (messages, responses):
         answer = client(begin("call_1", "f", "{}", extra_content=signed), CALLS, DONE)
         (sealed,) = answer.sealed
-        assert dict(open_envelope(sealed).calls) == {"call_1": (("extra_content", signed),)}
+        assert dict(opened("", sealed).calls) == {"call_1": (("extra_content", signed),)}
         assert answer.calls == [("call_1", "f", "{}")]

@@ -8,7 +8,7 @@ import pytest
 from tests.events.crossing.asking import chat, crossed, responses, user
 from wiretape.events.core.json_text import dumps
 from wiretape.events.core.limits import CROSSED_ID_CHARS_MAX, ENVELOPE_BYTES_MAX, TOOL_NAME_CHARS_MAX
-from wiretape.events.crossing.envelope import Envelope, is_envelope, may_hold, open_envelope, seal
+from wiretape.events.crossing.envelope import Envelope, is_envelope, may_hold, opened, seal
 from wiretape.events.crossing.names import call_id, flat_name, user_id, way_back
 
 
@@ -64,7 +64,7 @@ def test_envelope_gives_back_what_was_sealed() -> None:
     sealed = seal(proofs, {"call_1": [("extra_content", {"google": 1})]})
     assert sealed is not None
     assert is_envelope(sealed)
-    assert open_envelope(sealed) == Envelope(tuple(proofs), {"call_1": (("extra_content", {"google": 1}),)})
+    assert opened("", sealed) == Envelope(tuple(proofs), {"call_1": (("extra_content", {"google": 1}),)})
 
 
 def test_body_that_may_hold_an_envelope_is_found_without_reading_it() -> None:
@@ -77,9 +77,9 @@ def test_envelope_at_the_limit_and_beyond_it() -> None:
     room = (ENVELOPE_BYTES_MAX - len("wt1.")) // 4 * 3 - len(dumps({"p": [["signature", ""]]}))
     sealed = seal([("signature", "x" * room)])
     assert sealed is not None
-    assert open_envelope(sealed).proofs == (("signature", "x" * room),)
+    assert opened("", sealed).proofs == (("signature", "x" * room),)
     assert seal([("signature", "x" * (room + 3))]) is None
-    assert open_envelope(sealed + "AAAA" * 2) == Envelope()
+    assert opened("", sealed + "AAAA" * 2) == Envelope()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_envelope_at_the_limit_and_beyond_it() -> None:
 )
 def test_damaged_envelope_is_recognised_and_has_no_proofs(damaged: str) -> None:
     assert is_envelope(damaged)
-    assert open_envelope(damaged).proofs == ()
+    assert opened("", damaged).proofs == ()
 
 
 @pytest.mark.parametrize("foreign", ["", "wt", "EqwB", None, 1, ["wt1."]])

@@ -7,7 +7,7 @@ import pytest
 from tests.support.answers import Answer, read
 from tests.support.chat import Run, run, sse, tape
 from tests.support.scripted_streams import named
-from wiretape.events.crossing.envelope import open_envelope
+from wiretape.events.crossing.envelope import opened
 
 ASKED: Final = {"stream": True, "model": "m", "stream_options": {"include_usage": True}}
 
@@ -91,7 +91,7 @@ def test_redacted_thought_and_signature_travel_in_envelopes(client: str) -> None
         {"type": "signature_delta", "signature": "c2ln"},
     )
     answer, _ = cross(client, "messages", [START, *redacted, *thought, *said(2, "a"), *ends("end_turn")])
-    proofs = [proof for sealed in answer.sealed for proof in open_envelope(sealed).proofs]
+    proofs = [proof for sealed in answer.sealed for proof in opened("", sealed).proofs]
     assert sorted(kind for kind, _ in proofs) == ["redacted_thinking", "signature"]
     assert (answer.reasoning, answer.text) == ("hm", "a")
 
@@ -214,7 +214,7 @@ def test_encrypted_thought_travels_in_an_envelope(client: str) -> None:
     thought: dict[str, Any] = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "c2VjcmV0"}
     upstream = [*CREATED, *item(0, thought), *item(1, MESSAGE), last("completed", [thought, MESSAGE])]
     answer, _ = cross(client, "responses", upstream)
-    ((kind, _),) = open_envelope(answer.sealed[0]).proofs
+    ((kind, _),) = opened("", answer.sealed[0]).proofs
     assert (kind, answer.text) == ("encrypted_content", "hi")
 
 

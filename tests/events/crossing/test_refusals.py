@@ -317,28 +317,17 @@ def test_refusals_cross_as_text_or_as_refusals() -> None:
     assert said == {"type": "message", "role": "assistant", "content": "No."}
 
 
-def test_calls_of_tools_without_schema_stay_in_the_history() -> None:
-    action: dict[str, Any] = {"type": "exec", "command": ["ls"], "env": {}}
-    shot = {"type": "computer_screenshot", "image_url": IMAGE_URL}
+def test_calls_of_tools_without_schema_are_left_out_and_named() -> None:
     items: list[dict[str, Any]] = [
-        {"type": "local_shell_call", "id": "l", "call_id": "c1", "status": "completed", "action": action},
+        {"type": "local_shell_call", "id": "l", "call_id": "c1", "status": "completed", "action": {"type": "exec"}},
         {"type": "local_shell_call_output", "id": "c1", "call_id": "c1", "output": "a.txt"},
         {"type": "computer_call", "id": "k", "call_id": "c2", "action": {"type": "screenshot"}},
-        {"type": "computer_call_output", "call_id": "c2", "output": shot},
-        {"type": "apply_patch_call", "id": "p", "call_id": "c3", "operation": {"type": "delete_file", "path": "a"}},
-        {"type": "apply_patch_call_output", "call_id": "c3", "status": "failed", "output": "Gone."},
-        {"type": "shell_call", "id": "s", "call_id": "c4", "action": {"commands": ["ls"]}},
-        {"type": "shell_call_output", "call_id": "c4", "output": [{"stdout": "a.txt"}]},
+        {"type": "computer_call_output", "call_id": "c2", "output": {"type": "computer_screenshot"}},
     ]
     tools = [{"type": "local_shell"}, {"type": "computer_use_preview"}, FUNCTION]
     found = crossed(responses(user(), *items, tools=tools), "responses", "messages")
-    calls = [message["content"][0] for message in found.body["messages"][1::2]]
-    assert [call["name"] for call in calls] == ["local_shell", "computer", "apply_patch", "shell"]
-    results = [message["content"][0] for message in found.body["messages"][2::2]]
-    assert results[1]["content"][0]["type"] == "image"
-    assert results[2]["is_error"] is True
-    assert results[3]["content"][0]["text"] == '[{"stdout":"a.txt"}]'
-    assert "hosted_tools" in found.lost
+    assert [message["role"] for message in found.body["messages"]] == ["user"]
+    assert set(found.lost) >= {"hosted_calls", "hosted_tools"}
 
 
 def test_search_of_the_upstream_leaves_its_tools() -> None:

@@ -27,11 +27,8 @@ from tests.events.messages.streams import (
 )
 from tests.support.chat import Run, run
 from wiretape.events.core.lifecycle import State
-from wiretape.events.core.settings import Facts, Settings
-from wiretape.events.emission.dialect import Context
-from wiretape.events.emission.frames import Ledger, Out
 from wiretape.events.emit import Emitter
-from wiretape.events.folds.wire import Wire, tokens
+from wiretape.events.folds.wire import tokens
 from wiretape.events.messages.dialect import Messages
 from wiretape.events.tape.tape import Recorder
 
@@ -248,15 +245,3 @@ def test_cached_tokens_count_as_input() -> None:
     assert tokens(counts) == {"input_tokens": 123, "output_tokens": 7, "total_tokens": 130}
     assert Messages().counts({**counts, "output_tokens_details": {"thinking_tokens": 2}}) == (123, 7, 100, 20, 2)
     assert Messages().counts({"output_tokens": True}) == (None, None, None, None, None)
-
-
-def test_a_finish_has_no_frame_and_no_frame_has_a_role() -> None:
-    context = Context(Facts(), Settings(), "s1", 7, Wire(), Ledger(), ())
-    writer, reader = Messages().writer(context), Messages().reader(context)
-    reader.repeated("hi")
-    assert [*reader.supply(1), *reader.opening(1)] == []
-    out = Out(0, {"type": "message_stop"}, event=b"message_stop")
-    writer.withhold_finish(out, {0})
-    assert writer.introduce(out) == []
-    assert writer.encode(out) == END
-    assert writer.encode(writer.done(1)) == END

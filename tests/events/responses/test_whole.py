@@ -21,7 +21,6 @@ from .made import (
     kinds,
     message,
     message_item,
-    numbered,
     played,
     response,
     stream,
@@ -69,14 +68,6 @@ def test_items_without_ids_of_a_whole_answer_are_sent_once() -> None:
     result = body(response("completed", [bare]))
     assert kinds(result).count("output_text.delta") == 1
     assert values(result)[-1]["response"]["output"] == [{**bare, "id": "msg_s1_0"}]
-
-
-def test_whole_answer_in_a_frame_becomes_a_stream() -> None:
-    result = played([b"data: %b\n\n" % dumps(ANSWER)], tool_events=False)
-    assert values(result) == numbered(*frames_of(ANSWER))
-    assert result.ended.ending == "completed"
-    again = played([*stream(*OPENING), b"data: %b\n\n" % dumps(ANSWER)])
-    assert (again.ended.ending, again.ended.flags) == ("truncated", ("foreign",))
 
 
 def test_whole_answer_that_was_cut_by_a_filter() -> None:

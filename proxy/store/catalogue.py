@@ -28,11 +28,9 @@ from .catalogue_row import (
     AnswerRow,
     CallRow,
     CatalogueRow,
-    Fate,
-    Key,
     StreamRow,
+    Wanted,
     columns_of,
-    fates,
     key_of,
     read_whole,
     row_of_tape,
@@ -116,27 +114,26 @@ class Rows:
     def rows(self, stream: str) -> CatalogueRow | None:
         """Return all rows of a stream, the calls in order."""
         where = "WHERE stream = ? ORDER BY rowid"
-        found = self._select(StreamRow, where, stream)
+        if not (found := self._select(StreamRow, where, stream)):
+            return None
         calls, answers = self._select(CallRow, where, stream), self._select(AnswerRow, where, stream)
-        return CatalogueRow(found[0], tuple(calls), tuple(answers)) if found else None
+        return CatalogueRow(found[0], tuple(calls), tuple(answers))
 
-    def alike(self, key: Key, *, lost: bool = False) -> Alike:
-        """Return all calls and results with this key, for a lost call with its caller and id; of many the latest."""
+    def known(self, streams: Iterable[str]) -> dict[str, CatalogueRow]:
+        """Return all rows of those of these streams that it knows."""
+        return {stream: found for stream in streams if (found := self.rows(stream)) is not None}
+
+    def alike(self, wanted: Wanted) -> Alike:
+        """Return all calls and results with this key; of many the latest."""
+        key, lost, made_by = wanted
         columns, known = ("caller, call", key[:2]) if lost else ("caller, call, name, arguments", key)
         same = f"WHERE ({columns}) = ({','.join('?' * len(known))}) ORDER BY {{}} DESC LIMIT {SAME_CALLS_MAX}"
         calls = self._select(CallRow, same.format("handed_us"), *known)
-        return calls, self._select(AnswerRow, same.format("arrived_us"), *known)
-
-    def fates(self, stream: str, now: float) -> dict[str, Fate]:
-        """Return what became of the calls of a stream."""
-        own = self._select(CallRow, "WHERE stream = ?", stream)
-        linked = self._select(AnswerRow, "WHERE made_by = ?", stream)
-        rows: dict[Key, Alike] = {}
-        for call in own:
-            calls, answers = rows[key_of(call)] = self.alike(key_of(call), lost=not call.arguments)
-            calls += [call] if call not in calls else []
-            answers += [answer for answer in linked if key_of(answer) == key_of(call) and answer not in answers]
-        return fates(own, rows, now)
+        answers = self._select(AnswerRow, same.format("arrived_us"), *known)
+        if made_by:
+            linked = self._select(AnswerRow, "WHERE made_by = ?", made_by)
+            answers += [answer for answer in linked if key_of(answer) == key and answer not in answers]
+        return calls, answers
 
     def _select(self, kind: type[_Row], rest: str, *values: Any) -> list[_Row]:
         found: list[_Row] = []

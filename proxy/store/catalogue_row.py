@@ -29,6 +29,7 @@ from wiretape.events.tape.record import NO_KEYS, RECEIVED, Record
 
 from ..limits import (
     ABANDONED_AFTER_S,
+    CLOCKS_APART_MAX_S,
     DIGESTED_BYTES_MAX,
     PARSE_INLINE_BYTES_MAX,
     REQUEST_END_BYTES,
@@ -50,6 +51,7 @@ __all__ = [
     "Link",
     "Running",
     "StreamRow",
+    "Wanted",
     "columns_of",
     "digest",
     "digests",
@@ -77,6 +79,8 @@ _SECOND_US: Final = 1_000_000
 OPENING: Final = frozenset({"open", "run", "request"})
 #: The last row of a page, as `next` names it.
 _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_-]{1,128})", re.ASCII)
+#: How far apart the clocks of two machines may be: a result without another call may answer one that seems later.
+_CLOCKS_US: Final = int(CLOCKS_APART_MAX_S * _SECOND_US)
 #: 64 bits of a hash of arguments, so that no two calls of one caller are confused by chance.
 _DIGEST_CHARS: Final = 16
 
@@ -391,6 +395,21 @@ Key = tuple[str, str, str, str]
 Alike = tuple[list[CallRow], list[AnswerRow]]
 
 
+class Wanted(NamedTuple):
+    """A question for the calls and the results that have a key in common."""
+
+    key: Key
+    #: Of a lost call, whose arguments may be cut, what has the same caller and id.
+    lost: bool = False
+    #: The stream that made the call. Results known to answer that one are found even if there are very many others.
+    made_by: str = ""
+
+    @staticmethod
+    def of(call: CallRow) -> "Wanted":
+        """Return the question for all that says what became of a call."""
+        return Wanted(key_of(call), not call.arguments, call.stream)
+
+
 class Link(NamedTuple):
     """The stream that made a call, and the time until its first result."""
 
@@ -462,7 +481,9 @@ def links(calls: Iterable[CallRow], answers: Iterable[AnswerRow]) -> dict[str, C
             ]
             call = _best(new, answer, answered) or call
         else:
-            call = _best(by_stream.values(), answer, answered)
+            call = _best(by_stream.values(), answer, answered) or _best(
+                by_stream.values(), answer, answered, _CLOCKS_US
+            )
         if call is not None:
             found[answer.stream] = call
             answered.add(call.stream)
@@ -475,20 +496,19 @@ def _arrival(answer: AnswerRow) -> tuple[int, str]:
     return answer.arrived_us, answer.stream
 
 
-def _best(calls: Iterable[CallRow], answer: AnswerRow, answered: set[str]) -> CallRow | None:
+def _best(calls: Iterable[CallRow], answer: AnswerRow, answered: set[str], apart_us: int = 0) -> CallRow | None:
     def rank(call: CallRow) -> tuple[bool, bool, int, str]:
         return call.messages == answer.after, call.stream not in answered, call.handed_us, call.stream
 
-    return max((call for call in calls if call.handed_us <= answer.arrived_us), key=rank, default=None)
+    return max((call for call in calls if call.handed_us <= answer.arrived_us + apart_us), key=rank, default=None)
 
 
 def find_calls(
-    alike: Callable[[Key], Alike], answers: Iterable[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
+    rows: Iterable[Alike], answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
 ) -> list[Link | None]:
-    """Return where each of these new results belongs, given all rows and the results of running streams."""
+    """Return where each of these new results belongs, given all `rows` with its key and results of running streams."""
     found: list[Link | None] = []
-    for new in answers:
-        calls, known = alike(key_of(new))
+    for new, (calls, known) in zip(answers, rows, strict=True):
         brought = {answer.stream: answer for answer in (*running.get(key_of(new), ()), *known, new)}.values()
         made = links(calls, brought)
         call = made.get(new.stream)
@@ -498,7 +518,7 @@ def find_calls(
 
 
 def _duration_ms(call: CallRow, answer: AnswerRow) -> int:
-    return (answer.arrived_us - call.handed_us) // 1_000
+    return max(0, answer.arrived_us - call.handed_us) // 1_000
 
 
 def fates(
@@ -511,9 +531,13 @@ def fates(
     a client ran it all the same; its rows are all that have its caller and id, since its arguments may be cut.
     """
     fated: dict[str, Fate] = {}
+    known: dict[Key, tuple[list[CallRow], Sequence[AnswerRow]]] = {}
+    for call in own:  # of very many calls that are alike it may be none of the latest
+        calls, answers = rows.get(key_of(call), ((), ()))
+        known[key_of(call)] = [*calls, *(() if call in calls else (call,))], answers
     handed = [call for call in own if call.state == State.RUNNING.value]
     for call in handed:
-        calls, answers = rows.get(key_of(call), ((), ()))
+        calls, answers = known[key_of(call)]
         made = links(calls, answers)
         mine = [answer for answer in answers if answer.stream in made and made[answer.stream].stream == call.stream]
         first = min(mine, key=_arrival, default=None)
@@ -528,7 +552,7 @@ def fates(
         if not fated[call.call].answered_by and (went_on or late):
             fated[call.call] = Fate(TABLE[State.RUNNING][Trigger.UNANSWERED])
     for call in own:
-        if call.call not in fated and (answer := _answer_to_lost(call, *rows.get(key_of(call), ((), ())))):
+        if call.call not in fated and (answer := _answer_to_lost(call, *known[key_of(call)])):
             fated[call.call] = Fate(State(call.state), answer.stream)
     return fated
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -27,16 +27,7 @@ from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
 from .catalogue import Catalogue
-from .catalogue_row import (
-    OPENING,
-    AnswerRow,
-    CatalogueRow,
-    Fate,
-    Key,
-    Link,
-    StreamRow,
-    find_calls,
-)
+from .catalogue_row import OPENING, Alike, CatalogueRow, StreamRow, Wanted
 from .folder import Folder, day_of, tapes_in
 from .store import (
     PAGE_MAX,
@@ -63,7 +54,17 @@ from .tape_file import (
     opened_for_reading,
 )
 
-__all__ = ["INLINE_BYTES_MAX", "FileStore", "Mended", "Recovered", "mended", "open_files", "recover"]
+__all__ = [
+    "INLINE_BYTES_MAX",
+    "FileStore",
+    "Mended",
+    "Recovered",
+    "Shipping",
+    "mend",
+    "mended",
+    "open_files",
+    "recover",
+]
 
 _T = TypeVar("_T")
 
@@ -133,6 +134,25 @@ async def open_files(
         folder.close()
 
 
+class Shipping(Protocol):
+    """What copies tapes to elsewhere. It never blocks and never raises."""
+
+    def shown(self, tape: TapeFile, lines: bytes | None, row: CatalogueRow | None) -> None:
+        """Take one batch that readers see now. If its lines are missing, the tape has them; a row, the catalogue."""
+
+    def released(self, stream: str) -> None:
+        """Note that a tape gets no `end` before recovery."""
+
+    def completed(self, row: StreamRow) -> None:
+        """Take what reading the whole tape of an ended stream found."""
+
+    def expired(self, streams: Sequence[str]) -> None:
+        """Note that old tapes were removed."""
+
+    def deleted(self, streams: Sequence[str]) -> None:
+        """Remove what was copied, too."""
+
+
 class FileStore:
     """A store of tape files; `open_files` makes and closes it."""
 
@@ -149,7 +169,10 @@ class FileStore:
     ) -> None:
         #: What the start found in live/.
         self.recovered = recovered
+        #: Gets what is written, from the beginning on; set it before the first stream.
+        self.shipping: Shipping | None = None
         self.health = Health()
+        self.partial, self.late_s, self.shared = "", 0.0, None
         self.write_times = WriteTimes()
         self._folder = folder
         self._durable = durability == "disk"
@@ -165,6 +188,8 @@ class FileStore:
 
     def _was_read(self, row: StreamRow) -> None:
         self.on_read(row)
+        if self.shipping is not None:
+            self.shipping.completed(row)
 
     async def create(self, stream: str) -> None:
         """Begin a tape. Its name becomes durable with its first commit round."""
@@ -198,16 +223,18 @@ class FileStore:
             raise TapeBrokenError(tape.broken)
         assert records[0].n == tape.next_n or (tape.lost and records[0].n > tape.next_n), f"{stream} is out of order"
         before, size, ended = tape.size, 0, records[-1].kind == "end"
+        lines: bytes | None = None
         for record in records:
             size += len(record.raw or b"")
         try:
             if size <= INLINE_BYTES_MAX:
-                tape.write(b"".join(map(encode, records)))
+                lines = b"".join(map(encode, records))
+                tape.write(lines)
             else:
                 with trio.CancelScope(shield=True):  # a cancelled caller must know that the batch is written
                     await self._patience.in_thread(lambda: tape.write(b"".join(map(encode, records))), self._threads)
         except StoreError as error:
-            tape.lost = True
+            tape.lost, lines = True, None
             with trio.CancelScope(shield=True):
                 await self._again(error, lambda: tape.write(b"".join(map(encode, records))))
             tape.lost = False
@@ -237,6 +264,8 @@ class FileStore:
             tape.shown = tape.size
             if tape.followed is not None:
                 tape.wake()
+            if self.shipping is not None:
+                self.shipping.shown(tape, lines, row)
         finally:
             if ended:
                 tape.hide()
@@ -254,6 +283,12 @@ class FileStore:
             self._committer.written.append(tape)
             self._committer.hasten()
             tape.hide()
+            if self.shipping is not None:
+                self.shipping.released(stream)
+
+    def opened(self, stream: str) -> int:
+        """Return a descriptor of a tape, wherever it is. Raises FileNotFoundError."""
+        return self._open(stream, self._folder.live_path(stream))
 
     def read(self, stream: str, from_n: int = 0) -> TapeBatches:
         """Return the records written so far."""
@@ -264,9 +299,9 @@ class FileStore:
         return self._batches(stream, from_n, waits=True)
 
     def _batches(self, stream: str, from_n: int, *, waits: bool) -> TapeBatches:
-        live = self._live.get(stream)
-        if live is None and self._folder.ended_path(stream) is None:
+        if not self.holds(stream):
             raise StreamMissingError(f"there is no stream {stream}")
+        live = self._live.get(stream)
         opened = partial(self._open, stream, None if live is None else live.path)
         return TapeBatches(stream, opened, from_n, live, self._patience, waits=waits)
 
@@ -280,6 +315,10 @@ class FileStore:
             raise FileNotFoundError
         return opened_for_reading(path)
 
+    def holds(self, stream: str) -> bool:
+        """Return whether the folder has the stream."""
+        return stream in self._live or self._folder.ended_path(stream) is not None
+
     async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
         """Return one page of the catalogue, including the live streams."""
         limit = min(limit, PAGE_MAX)
@@ -290,20 +329,24 @@ class FileStore:
             rows[row.stream] = row
         return sorted(rows.values(), key=lambda row: row.place, reverse=True)[:limit]
 
-    async def find_calls(
-        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
-    ) -> Sequence[Link | None]:
-        """Look among the calls of all streams that have ended."""
-        nothing: list[Link | None] = [None] * len(answers)
-        return await self._catalogue.ask(lambda book: find_calls(book.alike, answers, running), nothing)
+    async def alike(self, wanted: Sequence[Wanted]) -> Sequence[Alike]:
+        """Look among the calls and results of all streams that have ended."""
+        nothing: list[Alike] = [([], []) for _ in wanted]
+        return await self._catalogue.ask(lambda book: [book.alike(one) for one in wanted], nothing)
 
-    async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
-        """Return the fates of the calls of a stream that has ended."""
-        return await self._catalogue.ask(lambda book: book.fates(stream, now), {})
+    async def rows(self, streams: Sequence[str]) -> Mapping[str, CatalogueRow]:
+        """Return all rows of streams that have ended."""
+        nothing: Mapping[str, CatalogueRow] = {}
+        return await self._catalogue.ask(lambda book: book.known(streams), nothing)
 
-    async def rows(self, stream: str) -> CatalogueRow | None:
-        """Return all rows of a stream that has ended."""
-        return await self._catalogue.ask(lambda book: book.rows(stream), None)
+    async def running(self, streams: Collection[str]) -> Collection[str]:
+        """Return nothing: no other process writes to these tapes."""
+        del streams
+        return ()
+
+    async def recent(self) -> Sequence[StreamRow]:
+        """Return nothing: nothing runs elsewhere."""
+        return ()
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove tapes that are too old or too many, and their rows; and believe that there is room again."""
@@ -316,6 +359,8 @@ class FileStore:
         self._catalogue.write()
         if gone:
             await self._catalogue.ask(lambda book: book.forget(gone), None)
+            if self.shipping is not None:
+                self.shipping.expired(gone)
         return gone
 
     async def delete(self, streams: Sequence[str]) -> None:
@@ -324,6 +369,8 @@ class FileStore:
             await self._committer.through()
         await trio.to_thread.run_sync(self._folder.delete, streams)
         await self._catalogue.ask(lambda book: book.forget(streams), None)
+        if self.shipping is not None:
+            self.shipping.deleted(streams)
 
     async def aclose(self) -> None:
         """Make the last commit round. Streams that have not ended are left to recovery."""
@@ -396,6 +443,11 @@ def mended(path: Path) -> Mended:
     created = summary.opening.get("created")
     torn = path.stat().st_size - reader.at
     return Mended(reader.at, torn, tuple(reader.damage), end, created if type(created) is int else 0)
+
+
+def mend(path: Path) -> None:
+    """Cut and end a tape. Raises OSError and TapeError."""
+    _write(path, mended(path))
 
 
 def recover(folder: Folder, sync: Sync) -> list[Recovered]:

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import heapq
 import os
 import re
 import stat
@@ -21,7 +22,23 @@ from ..config.model import Keep
 from ..limits import EXPIRE_PARTS, LOCK_LOOK_S, LOCK_LOOKS_MAX
 from .store import FolderRefusedError
 
-__all__ = ["LIVE", "SAFELY", "Folder", "Kept", "day_of", "days_in", "expired", "holder", "is_stream_id", "tapes_in"]
+__all__ = [
+    "LIVE",
+    "SAFELY",
+    "Folder",
+    "Kept",
+    "data_folder",
+    "day_of",
+    "days_in",
+    "ended_since",
+    "expired",
+    "folders_in",
+    "holder",
+    "is_stream_id",
+    "old_folders",
+    "tape_path",
+    "tapes_in",
+]
 
 #: The sub-folder of tapes that have not ended.
 LIVE: Final = "live"
@@ -38,11 +55,17 @@ _OURS: Final = (
     "catalogue.db",
     "catalogue.db-wal",
     "catalogue.db-shm",
+    "counted.json",
+    "counted.json.new",
+    "runs.json",
+    "runs.lock",
 )
 #: Longer pids exist nowhere, and int() refuses thousands of digits in words of its own.
 _PID_CHARS_MAX: Final = 20
 #: A file name on every system, without anything that has a meaning in a path. Our own ids have 32 characters.
 _STREAM_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+#: The folder of a worker.
+_WORKER: Final = re.compile(r"w[0-9]{1,3}", re.ASCII)
 #: The first second of the year 10000: no calendar goes there.
 _SECONDS_END: Final = 253_402_300_800
 
@@ -83,6 +106,50 @@ def tapes_in(folder: str | Path, prefix: str = "") -> Iterator[tuple[str, os.Dir
             named = suffix == _SUFFIX and stream.startswith(prefix) and is_stream_id(stream)
             if named and entry.is_file(follow_symlinks=False):
                 yield stream, entry
+
+
+def folders_in(root: Path, *, but: Path | None = None) -> list[Path]:
+    """Return every folder with tapes `but` one: the data folder itself, and those of workers in it. Raises OSError."""
+    found = (path for path in root.iterdir() if _WORKER.fullmatch(path.name) and path.is_dir())
+    return [folder for folder in (root, *found) if folder != but]
+
+
+def data_folder(folder: Path) -> Path:
+    """Return the data folder of a folder with tapes: that of all workers, if it is one of theirs."""
+    return folder.parent if _WORKER.fullmatch(folder.name) and (folder.parent / "lock").exists() else folder
+
+
+def old_folders(root: Path, workers: int = 1) -> list[Path]:
+    """Return the folders with tapes that so many workers, or one process without any, do not write to."""
+    written = {root} if workers == 1 else {root / f"w{number}" for number in range(workers)}
+    with suppress(FileNotFoundError):
+        return [folder for folder in folders_in(root) if folder not in written]
+    return []
+
+
+def tape_path(root: Path, stream: str) -> str | None:
+    """Return where a tape is, live or ended, in a folder that another process may hold."""
+
+    def places() -> Iterator[str]:
+        yield LIVE  # first, as tapes move from there to a day
+        for day in days_in(root):
+            yield day.isoformat()
+
+    paths = (f"{root}/{place}/{stream}{_SUFFIX}" for place in places())
+    return next(filter(os.path.exists, paths), None) if is_stream_id(stream) else None
+
+
+def ended_since(root: Path, at: float, most: int) -> dict[str, float]:
+    """Return the streams whose tapes were last written since then, and when: the oldest first, at most so many."""
+
+    def written() -> Iterator[tuple[float, str]]:
+        for folder in (root / LIVE, *(root / day.isoformat() for day in days_in(root))):
+            if folder.name == LIVE or folder.stat().st_mtime >= at:  # else nothing has come into it since
+                for stream, entry in tapes_in(folder):
+                    with suppress(FileNotFoundError):  # it has just moved to its day, which comes later
+                        yield entry.stat().st_mtime, stream
+
+    return {stream: when for when, stream in heapq.nsmallest(most, (tape for tape in written() if tape[0] >= at))}
 
 
 def holder(root: Path) -> int | None:

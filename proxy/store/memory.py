@@ -4,7 +4,7 @@ It uses no thread and no file, so a clock that jumps as soon as all tasks wait n
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 
 import trio
@@ -18,14 +18,9 @@ from ..memory import Charge
 from .catalogue_row import (
     OPENING,
     Alike,
-    AnswerRow,
     CatalogueRow,
-    Fate,
-    Key,
-    Link,
     StreamRow,
-    fates,
-    find_calls,
+    Wanted,
     key_of,
     read_whole,
     row_of_tape,
@@ -55,6 +50,7 @@ class _Tape(OpenTape):
 class _Batches:
     def __init__(self, tape: _Tape, from_n: int, *, waits: bool) -> None:
         self.damage = tape.damage
+        self.cancellable = True
         self.held: Charge | None = None  # not charged: the records are in memory already
         self._tape = tape
         self._at = 0
@@ -82,6 +78,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.health = Health()
+        self.partial, self.late_s, self.shared = "", 0.0, None
         self.write_times = WriteTimes()
         self.on_read: Callable[[StreamRow], None] = lambda _: None  # nothing is read that was not asked for
         self._tapes: dict[str, _Tape] = {}
@@ -130,6 +127,10 @@ class MemoryStore:
         """Return the records written so far and those still to come."""
         return _Batches(self._tape(stream), from_n, waits=True)
 
+    def holds(self, stream: str) -> bool:
+        """Return whether it has the stream."""
+        return stream in self._tapes
+
     async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
         """Return one page."""
         if which.text:
@@ -137,20 +138,24 @@ class MemoryStore:
         rows = [tape.rows.stream for tape in self._tapes.values()]
         return sorted(filter(which.admits, rows), key=lambda row: row.place, reverse=True)[: min(limit, PAGE_MAX)]
 
-    async def find_calls(
-        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
-    ) -> Sequence[Link | None]:
-        """Look among the calls of all streams that have ended."""
-        return find_calls(self._alike, answers, running)
+    async def alike(self, wanted: Sequence[Wanted]) -> Sequence[Alike]:
+        """Look among the calls and results of all streams that have ended."""
+        rows = [tape.ended for tape in self._tapes.values() if tape.ended is not None]
+        return [_alike(rows, one.key[:2] if one.lost else one.key) for one in wanted]
 
-    async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
-        """Return the fates of the calls of a stream that has ended."""
-        own = self._tape(stream).rows.calls
-        return fates(own, {key_of(call): self._alike(key_of(call), lost=not call.arguments) for call in own}, now)
+    async def rows(self, streams: Sequence[str]) -> Mapping[str, CatalogueRow]:
+        """Return all rows of streams that have ended."""
+        tapes = (self._tapes[stream] for stream in streams if stream in self._tapes)
+        return {tape.stream: tape.ended for tape in tapes if tape.ended is not None}
 
-    async def rows(self, stream: str) -> CatalogueRow | None:
-        """Return all rows of a stream that has ended."""
-        return self._tapes[stream].ended if stream in self._tapes else None
+    async def running(self, streams: Collection[str]) -> Collection[str]:
+        """Return nothing: all that runs is here."""
+        del streams
+        return ()
+
+    async def recent(self) -> Sequence[StreamRow]:
+        """Return nothing: nothing runs elsewhere."""
+        return ()
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
         """Remove tapes that are too old or too many."""
@@ -184,8 +189,8 @@ class MemoryStore:
             raise StreamMissingError(f"there is no stream {stream}")
         return tape
 
-    def _alike(self, key: Key, *, lost: bool = False) -> Alike:
-        """Return what has the same key; of a lost call, what has the same caller and id."""
-        rows, parts = [tape.ended for tape in self._tapes.values() if tape.ended is not None], 2 if lost else len(key)
-        calls = [call for row in rows for call in row.calls if key_of(call)[:parts] == key[:parts]]
-        return calls, [answer for row in rows for answer in row.answers if key_of(answer)[:parts] == key[:parts]]
+
+def _alike(rows: Sequence[CatalogueRow], key: tuple[str, ...]) -> Alike:
+    """Return what has this key, or one that begins so."""
+    calls = [call for row in rows for call in row.calls if key_of(call)[: len(key)] == key]
+    return calls, [answer for row in rows for answer in row.answers if key_of(answer)[: len(key)] == key]

@@ -65,7 +65,7 @@ _Make = Callable[[str, float], Term]
 
 
 def _part(column: str) -> _Make:
-    return lambda value, _: Term(f"instr(lower({column}), ?)", (value.lower(),))
+    return lambda value, _: Term(f"instr(lower({column}), ?) > 0", (value.lower(),))
 
 
 def _word(column: str, *words: str, sql: str = "{} = ?") -> _Make:
@@ -80,13 +80,13 @@ def _word(column: str, *words: str, sql: str = "{} = ?") -> _Make:
 def _tool(value: str, now: float) -> Term:
     name, _, state = value.partition("\0")
     begin = f"[{dumps(name).decode()},"
-    return Term("instr(tools, ?)", (begin + FILTERS["state"](state, now).values[0][1:] if state else begin,))
+    return Term("instr(tools, ?) > 0", (begin + FILTERS["state"](state, now).values[0][1:] if state else begin,))
 
 
 def _state(value: str, now: float) -> Term:
     """The state in which its own stream left a call: no later request has answered it there, nor abandoned it."""
     _word("state", *(state.value for state in State if state is not State.ABANDONED))(value, now)
-    return Term("instr(tools, ?)", (f',"{value}"]',))
+    return Term("instr(tools, ?) > 0", (f',"{value}"]',))
 
 
 def _gap(value: str, _: float) -> Term:
@@ -122,9 +122,9 @@ FILTERS: Final[dict[str, _Make]] = {
     "ending": _word("ending", *get_args(Ending)),
     "tool": _tool,
     "state": _state,
-    "repair": lambda value, _: Term("instr(repairs, ?)", (f"{dumps(value).decode()}:",)),
+    "repair": lambda value, _: Term("instr(repairs, ?) > 0", (f"{dumps(value).decode()}:",)),
     "gap": _gap,
-    "lost": _word("lost", *_NO_YES, sql="({} > 0) = ?"),
+    "lost": _word("lost", *_NO_YES, sql="({} > 0) = (? = 1)"),
     "route": _word("route"),
     "dialect": _word("dialect", *DIALECTS),
     "path": _part("path"),

@@ -4,18 +4,36 @@ A store only reports. Whether a stream whose tape failed is stopped or served on
 """
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import trio
 
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.tape.record import Record
 from wiretape.events.tape.tape import Damage
 
 from ..config.model import Keep
+from ..limits import LINKED_INLINE_MAX
 from ..memory import Charge
-from .catalogue_row import AnswerRow, CatalogueRow, Fate, Key, Link, StreamRow, columns_of
+from .catalogue_row import (
+    NO_FATES,
+    Alike,
+    AnswerRow,
+    CatalogueRow,
+    Fate,
+    Key,
+    Link,
+    StreamRow,
+    Wanted,
+    columns_of,
+    fates,
+    find_calls,
+    key_of,
+)
 
 __all__ = [
     "PAGE_MAX",
@@ -25,14 +43,21 @@ __all__ = [
     "FolderRefusedError",
     "Health",
     "SearchError",
+    "Shared",
+    "Source",
     "Store",
     "StoreError",
     "StoreFullError",
     "StreamMissingError",
     "TapeBrokenError",
     "Term",
+    "UnreachableError",
     "WriteTimes",
+    "fates_of",
+    "links_of",
 ]
+
+_T = TypeVar("_T")
 
 #: Rows of one page: a screen or two; ask for the next page to get more.
 PAGE_MAX: Final = 1_000
@@ -51,6 +76,10 @@ class StreamMissingError(StoreError):
 
 class StoreFullError(StoreError):
     """The tape is intact without this batch, or was not begun; the same may be tried again when there is room."""
+
+
+class UnreachableError(StoreError):
+    """What other processes have cannot be asked for now; the same may be tried again later."""
 
 
 class TapeBrokenError(StoreError):
@@ -149,6 +178,8 @@ class Batches(Protocol):
 
     #: If set, it is charged for a long line until the next batch, and waited for if it has no room.
     held: Charge | None
+    #: A wait for the next batch that was cancelled has taken nothing.
+    cancellable: bool
 
     def __aiter__(self) -> "Batches": ...
 
@@ -160,11 +191,60 @@ class Batches(Protocol):
         ...
 
 
-class Store(Protocol):
+class Source(Protocol):
+    """Tapes to read: of a store, or of other processes. Then questions raise `UnreachableError` without an answer."""
+
+    def read(self, stream: str, from_n: int = 0) -> Batches:
+        """Return the records written so far, from this number on. Raises StreamMissingError, with its first batch at
+        the latest.
+        """
+        ...
+
+    def follow(self, stream: str, from_n: int = 0) -> Batches:
+        """Return the same, then what is appended until the `end`; it raises what closed the tape, if something did."""
+        ...
+
+    async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
+        """Return one page of streams, the latest first. Raise SearchError if their texts cannot be searched."""
+        ...
+
+    async def alike(self, wanted: Sequence[Wanted]) -> Sequence[Alike]:
+        """Return the calls and results with each of these keys, of all streams that have ended."""
+        ...
+
+    async def rows(self, streams: Sequence[str]) -> Mapping[str, CatalogueRow]:
+        """Return all rows of those of these streams that have ended and are known."""
+        ...
+
+    async def running(self, streams: Collection[str]) -> Collection[str]:
+        """Return those of these streams that run elsewhere: in another process that writes to their tapes now."""
+        ...
+
+    async def recent(self) -> Sequence[StreamRow]:
+        """Return the latest streams that run elsewhere, and those that ended a moment ago."""
+        ...
+
+
+class Store(Source, Protocol):
     """Tapes of streams. One task appends to a stream; any number read and follow it, each at its own pace."""
 
     #: Called with the row of an ended stream once its whole tape was read for that.
     on_read: Callable[[StreamRow], None]
+
+    @property
+    def partial(self) -> str:
+        """Why the last answer of `list`, `rows`, `alike` or `running` lacks what other processes have."""
+        ...
+
+    @property
+    def shared(self) -> "Shared | None":
+        """What several machines with this store agree on; None if there is but one."""
+        ...
+
+    @property
+    def late_s(self) -> float:
+        """How long a stream that has ended elsewhere may be unknown here."""
+        ...
 
     @property
     def health(self) -> Health:
@@ -190,33 +270,8 @@ class Store(Protocol):
     async def release(self, stream: str) -> None:
         """Give up a stream that has not ended: its followers end, and recovery finds the tape."""
 
-    def read(self, stream: str, from_n: int = 0) -> Batches:
-        """Return the records written so far, from this number on. Raises StreamMissingError."""
-        ...
-
-    def follow(self, stream: str, from_n: int = 0) -> Batches:
-        """Return the same, then what is appended until the `end`; it raises what closed the tape, if something did."""
-        ...
-
-    async def list(self, which: Filter, limit: int = 100) -> Sequence[StreamRow]:
-        """Return one page of streams, the latest first."""
-        ...
-
-    async def find_calls(
-        self, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
-    ) -> Sequence[Link | None]:
-        """Return the call that each of these results answers, if it was ever handed over to that caller.
-
-        The results have just come; `running` are those of other streams that have not ended.
-        """
-        ...
-
-    async def fates(self, stream: str, now: float) -> Mapping[str, Fate]:
-        """Return what became of the calls that this stream handed over, by id (`now` in seconds since 1970)."""
-        ...
-
-    async def rows(self, stream: str) -> CatalogueRow | None:
-        """Return all rows of a stream that has ended; None if it is not known."""
+    def holds(self, stream: str) -> bool:
+        """Return whether this process wrote or keeps the tape of a stream."""
         ...
 
     async def expire(self, now: float, keep: Keep) -> Sequence[str]:
@@ -228,3 +283,60 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Make everything written durable, as far as this store promises it. Nothing may be called afterwards."""
+
+
+class Shared(Protocol):
+    """What machines with one store agree on, and ask each other. `UnreachableError`: it cannot be reached."""
+
+    #: Answers what another machine asks about a stream of this one.
+    on_asked: Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]] | None
+
+    async def claim(self, run: str, turn: int) -> bool:
+        """Return whether this machine may begin a turn of a run: one may, and a later one if nothing comes of that."""
+        ...
+
+    async def ask(self, stream: str, what: str, keys: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Ask the machine that writes a stream; return its answer, or None if it gives none in time."""
+        ...
+
+    async def read_elsewhere(self, stream: str) -> bool:
+        """Return whether clients of other machines read a stream; False if the store cannot be reached."""
+        ...
+
+    def reading(self, stream: str) -> AbstractContextManager[None]:
+        """Count as a reader of another machine's stream."""
+        ...
+
+    async def forget(self, streams: Sequence[str]) -> None:
+        """Remove streams that have ended from what is shared, and from the machines that wrote them."""
+
+
+# -- calls and their results -------------------------------------------------------------------------------------------
+
+
+async def links_of(
+    store: Store, answers: Sequence[AnswerRow], running: Mapping[Key, Sequence[AnswerRow]]
+) -> Sequence[Link | None]:
+    """Return the call that each of these results answers, if it was ever handed over to that caller.
+
+    The results have just come; `running` are those of other streams that have not ended.
+    """
+    rows = await store.alike([Wanted(key_of(answer)) for answer in answers]) if answers else ()
+    return await _linked(rows, lambda: find_calls(rows, answers, running))
+
+
+async def fates_of(store: Source, found: CatalogueRow, now: float) -> Mapping[str, Fate]:
+    """Return what became of the calls that a stream handed over, by id (`now` in seconds since 1970)."""
+    if not found.calls:
+        return NO_FATES
+    wanted = [*map(Wanted.of, found.calls)]
+    rows = await store.alike(wanted)
+    by_key = {one.key: alike for one, alike in zip(wanted, rows, strict=True)}
+    return await _linked(rows, lambda: fates(found.calls, by_key, now))
+
+
+async def _linked(rows: Sequence[Alike], work: Callable[[], _T]) -> _T:
+    """Do the work, in a thread if so many rows are alike that it would hold up the loop."""
+    if sum(len(calls) * len(answers) for calls, answers in rows) <= LINKED_INLINE_MAX:
+        return work()
+    return await trio.to_thread.run_sync(work)

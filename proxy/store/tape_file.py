@@ -35,6 +35,7 @@ from .store import StoreError, StoreFullError, StreamMissingError, TapeBrokenErr
 __all__ = [
     "CHUNK_BYTES",
     "ROUND_S",
+    "Charged",
     "Committer",
     "Durability",
     "OpenTape",
@@ -460,7 +461,24 @@ def opened_for_reading(path: str | Path) -> int:
     return os.open(path, os.O_RDONLY | SAFELY)
 
 
-class TapeBatches(TapeReader):
+class Charged:
+    """A reader that is charged for long lines if `held` is set."""
+
+    def __init__(self) -> None:
+        self.held: Charge | None = None
+        self._long_bytes = 0
+
+    async def charge(self, size: int) -> None:
+        """Charge so many bytes instead of those charged before; wait until there is room."""
+        if self.held is not None and size != self._long_bytes:
+            self.held.remove(self._long_bytes)
+            self._long_bytes = 0
+            while not self.held.add(size):  # noqa: ASYNC110 - it is others who release
+                await trio.sleep(MEMORY_SAMPLE_S)
+            self._long_bytes = size
+
+
+class TapeBatches(TapeReader, Charged):
     """The records of one tape in batches, from record `from_n` on; of a live tape also those still to come."""
 
     def __init__(
@@ -473,9 +491,9 @@ class TapeBatches(TapeReader):
         *,
         waits: bool,
     ) -> None:
-        super().__init__(opened)
-        self.held: Charge | None = None
-        self._long_bytes = 0
+        TapeReader.__init__(self, opened)
+        Charged.__init__(self)
+        self.cancellable = False
         self._stream = stream
         self._from_n = from_n
         self._live = live
@@ -487,7 +505,7 @@ class TapeBatches(TapeReader):
 
     async def __anext__(self) -> list[Record]:
         live = self._live
-        await self._charge(0)
+        await self.charge(0)
         while True:
             if live is not None and self.at >= live.shown:
                 if self._waits and not live.hidden:
@@ -515,7 +533,7 @@ class TapeBatches(TapeReader):
                     size = _INLINE_BYTES
                     while self.too_long and not records:
                         size *= 2
-                        await self._charge(_LONG_LINE_TIMES * size)
+                        await self.charge(_LONG_LINE_TIMES * size)
                         read = partial(self.read, _BATCH_BYTES, until=until, line_bytes_max=size)
                         records = await self._patience.in_thread(read, self._patience.long_lines)
                 else:
@@ -532,12 +550,3 @@ class TapeBatches(TapeReader):
         if live is not None and self.at == at:
             raise TapeBrokenError(f"the tape of {self._stream} is shorter than what was written")
         return records
-
-    async def _charge(self, size: int) -> None:
-        """Charge so many bytes instead of those charged before; wait until there is room."""
-        if self.held is not None and size != self._long_bytes:
-            self.held.remove(self._long_bytes)
-            self._long_bytes = 0
-            while not self.held.add(size):  # noqa: ASYNC110 - it is others who release
-                await trio.sleep(MEMORY_SAMPLE_S)
-            self._long_bytes = size

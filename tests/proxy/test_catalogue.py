@@ -26,7 +26,7 @@ from wiretape.proxy.store.catalogue_row import (
 )
 from wiretape.proxy.store.files import FileStore, open_files
 from wiretape.proxy.store.folder import Folder
-from wiretape.proxy.store.store import Filter
+from wiretape.proxy.store.store import Filter, links_of
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
@@ -123,7 +123,7 @@ def reindexed(root: Path) -> int:
 async def test_a_catalogue_that_lacks_rows_is_completed_at_the_next_start(tmp_path: Path) -> None:
     async with opened_files(tmp_path) as store:
         await fill(store, 50)
-        calls = [await store.find_calls([answer(f"call-{number}")], {}) for number in range(3)]
+        calls = [await links_of(store, [answer(f"call-{number}")], {}) for number in range(3)]
     before, path = content(tmp_path), tmp_path / "catalogue.db"
     assert all(link is not None for (link,) in calls)
     assert reindexed(tmp_path) == 50
@@ -138,7 +138,7 @@ async def test_a_catalogue_that_lacks_rows_is_completed_at_the_next_start(tmp_pa
         async with opened_files(tmp_path) as store:
             while len(await store.list(Filter())) < 50:
                 pass
-            assert [await store.find_calls([answer(f"call-{number}")], {}) for number in range(3)] == calls
+            assert [await links_of(store, [answer(f"call-{number}")], {}) for number in range(3)] == calls
         assert content(tmp_path) == before
     (tmp_path / "2026-11-18" / "s4.tape").unlink()
     async with opened_files(tmp_path) as store:
@@ -207,7 +207,7 @@ async def test_of_very_many_equal_calls_the_latest_are_compared(
         for number in range(3 + over):
             how: dict[str, Any] = {"created": CREATED + number, "messages": 1 + number}
             await put(store, f"s{number}", stream_of(f"s{number}", caller="c1", call_id="call_0", **how))
-        (link,) = await store.find_calls([answer("call_0")], {})
+        (link,) = await links_of(store, [answer("call_0")], {})
         assert link is not None
         assert link.stream == ("s0" if over <= 0 else f"s{2 + over}")  # the first one had as many messages
 

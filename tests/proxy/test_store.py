@@ -1,4 +1,4 @@
-"""Every store keeps the same promises: the shared suite, over memory and files."""
+"""Every store keeps the same promises: the shared suite, over memory, files, and memory joined with another process."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.proxy.store_cases import CREATED, Batch, flat, gathered, opened_files, put, stream_of
+from tests.proxy.store_cases import CREATED, Batch, Elsewhere, fates_in, flat, gathered, opened_files, put, stream_of
 from wiretape.events.core.errors import LocalError
 from wiretape.events.core.lifecycle import State
 from wiretape.events.tape.record import Record, encode
@@ -21,18 +21,19 @@ from wiretape.proxy.limits import ABANDONED_AFTER_S
 from wiretape.proxy.store.catalogue_row import AnswerRow, Fate, Link, digest, key_of, row_of_tape
 from wiretape.proxy.store.files import INLINE_BYTES_MAX
 from wiretape.proxy.store.folder import is_stream_id
+from wiretape.proxy.store.joined import JoinedStore
 from wiretape.proxy.store.memory import MemoryStore
-from wiretape.proxy.store.store import Filter, Store, StoreError, StreamMissingError
+from wiretape.proxy.store.store import Filter, Store, StoreError, StreamMissingError, links_of
 
-KINDS = ("memory", "files", "files at level disk")
+KINDS = ("memory", "files", "files at level disk", "joined")
 DAY_S = 86_400
 
 
 @asynccontextmanager
 async def store_of(kind: str) -> AsyncGenerator[Store]:
-    if kind == "memory":
+    if kind in ("memory", "joined"):
         memory = MemoryStore()
-        yield memory
+        yield memory if kind == "memory" else JoinedStore(memory, Elsewhere())
         await memory.aclose()
         return
     with TemporaryDirectory() as root:
@@ -116,12 +117,12 @@ async def test_a_large_body_and_the_records_after_it_are_read_back(store: Store)
 
 async def test_an_unknown_stream_is_missing(store: Store) -> None:
     with pytest.raises(StreamMissingError):
-        store.read("nobody")
+        await anext(store.read("nobody"))
     with pytest.raises(StreamMissingError):
-        store.follow("nobody")
+        await anext(store.follow("nobody"))
     with pytest.raises(StreamMissingError):
         await store.append("nobody", stream_of("nobody")[0])
-    assert await store.find_calls([answer("call-1")], {}) == [None]
+    assert await links_of(store, [answer("call-1")], {}) == [None]
     assert await store.list(Filter()) == []
 
 
@@ -142,7 +143,7 @@ async def test_an_id_with_a_meaning_in_a_path_is_refused(store: Store) -> None:
         with pytest.raises(LocalError):
             await store.create(stream)
         with pytest.raises((LocalError, StreamMissingError)):
-            store.read(stream)
+            await anext(store.read(stream))
     assert all(map(is_stream_id, ["a", "x" * 128, "01JD4Q0000", "chat-1_2"]))
 
 
@@ -193,9 +194,9 @@ async def test_deleted_streams_vanish_everywhere(store: Store) -> None:
     await put(store, "stays", stream_of("stays"))
     await store.delete(["gone", "never-was"])
     assert [row.stream for row in await store.list(Filter())] == ["stays"]
-    assert await store.find_calls([answer("call-1")], {}) == [None]
+    assert await links_of(store, [answer("call-1")], {}) == [None]
     with pytest.raises(StreamMissingError):
-        store.read("gone")
+        await anext(store.read("gone"))
     await store.delete([])
 
 
@@ -223,11 +224,11 @@ HANDED_MS = 5
 async def test_a_call_is_found_once_its_stream_ended_and_only_by_its_caller(store: Store) -> None:
     await put(store, "s1", stream_of("s1", call_id="call-1"))
     mine = [answer("call-1"), answer("call-2"), answer("call-1", name="jump"), answer("call-1", arguments=digest("[]"))]
-    assert await store.find_calls(mine, {}) == [Link("s1", 1_000 - HANDED_MS), None, None, None]
-    assert await store.find_calls([answer("call-1", caller="caller-2")], {}) == [None]
-    assert await store.find_calls([], {}) == []
+    assert await links_of(store, mine, {}) == [Link("s1", 1_000 - HANDED_MS), None, None, None]
+    assert await links_of(store, [answer("call-1", caller="caller-2")], {}) == [None]
+    assert await links_of(store, [], {}) == []
     await put(store, "runs", stream_of("runs", call_id="call-9", end=False))
-    assert (await store.fates("runs", CREATED), await store.find_calls([answer("call-9")], {})) == ({}, [None])
+    assert (await fates_in(store, "runs", CREATED), await links_of(store, [answer("call-9")], {})) == ({}, [None])
 
 
 async def test_a_call_takes_its_fate_from_the_stream_that_answered_it(store: Store) -> None:
@@ -235,11 +236,11 @@ async def test_a_call_takes_its_fate_from_the_stream_that_answered_it(store: Sto
     result = {"id": "call-1", "name": "look_up", "arguments": digest("{}")}
     await put(store, "s1", stream_of("s1", call_id="call-1"))
     await put(store, "s2", stream_of("s2", call_id="call-2", **later, results=[{**result, "failed": True}]))
-    assert await store.fates("s1", CREATED) == {"call-1": Fate(State.FAILED, "s2", 2_000 - HANDED_MS)}
-    assert await store.fates("s2", CREATED) == {"call-2": Fate(State.RUNNING)}
-    assert await store.fates("s2", CREATED + 2 * ABANDONED_AFTER_S) == {"call-2": Fate(State.ABANDONED)}
+    assert await fates_in(store, "s1", CREATED) == {"call-1": Fate(State.FAILED, "s2", 2_000 - HANDED_MS)}
+    assert await fates_in(store, "s2", CREATED) == {"call-2": Fate(State.RUNNING)}
+    assert await fates_in(store, "s2", CREATED + 2 * ABANDONED_AFTER_S) == {"call-2": Fate(State.ABANDONED)}
     retried = answer("call-1", arrived_us=(CREATED + 60) * 1_000_000)
-    assert await store.find_calls([retried], {}) == [Link("s1", 2_000 - HANDED_MS)]  # as the first one said
+    assert await links_of(store, [retried], {}) == [Link("s1", 2_000 - HANDED_MS)]  # as the first one said
 
 
 async def test_results_of_running_streams_count_and_retries_are_recognised(store: Store) -> None:
@@ -248,9 +249,9 @@ async def test_results_of_running_streams_count_and_retries_are_recognised(store
     running = answer("call-1", stream="first", arrived_us=(CREATED + 2) * 1_000_000)
     retried = answer("call-1", arrived_us=(CREATED + 60) * 1_000_000, request="0f")
     now = {key_of(running): [replace(running, request="0f")]}
-    assert await store.find_calls([retried], now) == [Link("s1", 1_000 - HANDED_MS)]
-    assert await store.find_calls([replace(retried, request="0e")], now) == [Link("s0", 60_000 - HANDED_MS)]
-    assert await store.find_calls([retried], {}) == [Link("s1", 59_000 - HANDED_MS)]
+    assert await links_of(store, [retried], now) == [Link("s1", 1_000 - HANDED_MS)]
+    assert await links_of(store, [replace(retried, request="0e")], now) == [Link("s0", 60_000 - HANDED_MS)]
+    assert await links_of(store, [retried], {}) == [Link("s1", 59_000 - HANDED_MS)]
 
 
 async def test_expired_streams_vanish_everywhere_and_live_ones_stay(store: Store) -> None:
@@ -259,9 +260,9 @@ async def test_expired_streams_vanish_everywhere_and_live_ones_stay(store: Store
     await put(store, "young", stream_of("young"))
     assert list(await store.expire(CREATED, Keep())) == ["old"]
     assert sorted(row.stream for row in await store.list(Filter())) == ["old-live", "young"]
-    assert await store.find_calls([answer("call-1")], {}) == [None]
+    assert await links_of(store, [answer("call-1")], {}) == [None]
     with pytest.raises(StreamMissingError):
-        store.read("old")
+        await anext(store.read("old"))
     assert list(await store.expire(CREATED, Keep(bytes=0))) == ["young"]
     assert list(await store.expire(CREATED, Keep(days=0, bytes=0))) == []
 

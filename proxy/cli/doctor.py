@@ -1,14 +1,17 @@
 """`wiretape doctor`: check configuration, data folder, machine and upstreams, with one line per finding."""
 
 import os
+import re
 import resource
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+import httpx
 import trio
 
 from wiretape.events.core.errors import TapeError, WiretapeError
@@ -17,20 +20,30 @@ from wiretape.events.dialects import DIALECTS
 
 from ..config.model import Config, Route, Target
 from ..config.urls import base_of, request_target
-from ..limits import DESCRIPTORS_A_STREAM, DISK_BYTES_FEW, DISK_BYTES_NONE, DOCTOR_BODY_BYTES_MAX, DOCTOR_TIMEOUT_S
+from ..inspector.page import ADDRESS_FILE
+from ..limits import (
+    CLOCKS_APART_S,
+    DESCRIPTORS_A_STREAM,
+    DISK_BYTES_FEW,
+    DISK_BYTES_NONE,
+    DOCTOR_BODY_BYTES_MAX,
+    DOCTOR_TIMEOUT_S,
+)
+from ..security.access import operator_token
 from ..security.headers import masked, to_upstream
 from ..server.server import BindError, listening
 from ..store.catalogue import Rows, peek
-from ..store.folder import LIVE, Folder, holder
+from ..store.folder import LIVE, Folder, folders_in, holder
+from ..store.postgres import server_at
 from ..store.store import Filter, FolderRefusedError
 from ..upstream.connection import RefusedError
 from ..upstream.transport import UpstreamTransport
-from .tapes import damage_of, tapes_of
+from .tapes import damage_of, tapes_in_folder
 
 if TYPE_CHECKING:
     from ..config.load import Loaded
 
-__all__ = ["Check", "State", "examine", "lines", "upstreams"]
+__all__ = ["Check", "State", "examine", "lines", "store", "upstreams"]
 
 State = Literal["ok", "note", "wrong"]
 
@@ -39,6 +52,7 @@ _NO_PATH: Final = (404, 405, 501)
 #: Streams whose upstream answered in no dialect that was expected; as many as are counted.
 _PROTOCOL: Final = Filter(ending="protocol")
 _ALIEN_MAX: Final = 1_000
+_RELEASE_AND_TIME: Final = "SELECT current_setting('server_version'), extract(epoch FROM clock_timestamp())::float8"
 _MARKS: Final[dict[State, str]] = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
@@ -56,6 +70,8 @@ def examine(loaded: "Loaded") -> list[Check]:
     given = sorted({origin for origin in loaded.origins.values() if origin != "default"})
     checks = [Check("configuration", "ok", f"from {', '.join(given)}" if given else "defaults only")]
     checks += _machine(config)
+    if config.store is not None:
+        checks += trio.run(store, config)
     if not config.routes:
         return [*checks, Check("upstream", "note", "not checked, because none is configured: pass --upstream URL")]
     return checks + trio.run(upstreams, config)
@@ -120,14 +136,15 @@ def _folder(root: Path) -> Iterator[Check]:
     else:
         state: State = "wrong" if free < DISK_BYTES_NONE else "note" if free < DISK_BYTES_FEW else "ok"
         yield Check("disk", state, f"{free / 2**30:.1f} GiB free")
-    yield from _tapes(root, held=pid is not None)
+    for folder in folders_in(root):
+        yield from _tapes(folder, "tapes" if folder == root else f"tapes {folder.name}")
 
 
-def _tapes(root: Path, *, held: bool) -> Iterator[Check]:
-    """Read every tape that no server writes to."""
-    count, cut, damaged = 0, 0, list[str]()
+def _tapes(root: Path, name: str) -> Iterator[Check]:
+    """Read every tape of a folder that no server writes to."""
+    count, cut, damaged, held = 0, 0, list[str](), holder(root) is not None
     known = peek(root, Rows.streams) or frozenset[str]()
-    tapes = tapes_of(root)
+    tapes = tapes_in_folder(root)
     for stream, path in tapes.items():
         is_live = path.parent.name == LIVE
         with suppress(FileNotFoundError, TapeError):  # it expired meanwhile, or a later version wrote it
@@ -139,20 +156,66 @@ def _tapes(root: Path, *, held: bool) -> Iterator[Check]:
             if damage or not (ended or is_live):
                 damaged.append(stream)
     said = f"{len(damaged)} of {count} damaged: {_some(damaged)} (wiretape show ID says where)"
-    yield Check("tapes", "wrong", said) if damaged else Check("tapes", "ok", f"{count - cut} intact")
+    yield Check(name, "wrong", said) if damaged else Check(name, "ok", f"{count - cut} intact")
     if gone := sorted(known - tapes.keys()):
-        yield Check("tapes", "wrong", f"{len(gone)} in the catalogue, but gone or not a file: {_some(gone)}")
+        yield Check(name, "wrong", f"{len(gone)} in the catalogue, but gone or not a file: {_some(gone)}")
     alien = [row for row in peek(root, lambda rows: rows.page(_PROTOCOL, _ALIEN_MAX)) or () if row.dialect]
     if alien:
         route = f"[routes.{alien[0].route}]" if alien[0].route else "the default route"
         said = f"{len(alien)} ended as protocol, the last one on {route}: {_some([row.stream for row in alien])}"
-        yield Check("tapes", "note", f"{said}. If the upstream speaks another dialect, set `speaks`")
+        yield Check(name, "note", f"{said}. If the upstream speaks another dialect, set `speaks`")
     if cut:
-        yield Check("tapes", "note", f"{cut} without an end, of a server that was killed; the next start recovers them")
+        yield Check(name, "note", f"{cut} without an end, of a server that was killed; the next start recovers them")
 
 
 def _some(streams: list[str]) -> str:
     return ", ".join([*streams[:3], *(["..."] if len(streams) > 3 else [])])
+
+
+# -- the shared store -------------------------------------------------------------------------------------------------
+
+
+async def store(config: Config) -> list[Check]:
+    """Ask the database as a start does, for its time, and the server of this data folder how far it is."""
+    assert config.store is not None
+    try:
+        server = server_at(config.store)
+        from ..store.postgres.schema import VERSION, check
+
+        with closing(await server.connect()) as connection:
+            await check(connection)
+            began = time.time()
+            ((release, now),) = await connection.execute(_RELEASE_AND_TIME)
+            ahead_s = (began + time.time()) / 2 - now
+    except WiretapeError as error:
+        return [Check("store", "wrong", str(error)), *_shipping(config.data)]
+    checks = [Check("store", "ok", f"PostgreSQL {release}, tables of version {VERSION}, may create partitions")]
+    if abs(ahead_s) > CLOCKS_APART_S:
+        said = f"{abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'after'} the database's"
+        checks.append(Check("clock", "note", f"{said}, so lists of several machines are out of order"))
+    return [*checks, *_shipping(config.data)]
+
+
+def _shipping(root: Path) -> Iterator[Check]:
+    """Read the metrics of the server that holds the data folder."""
+    if holder(root) is None or not (root / ADDRESS_FILE).is_file():
+        yield Check("shipping", "note", "unknown, because no server is running")
+        return
+    url = (root / ADDRESS_FILE).read_text(encoding="ascii") + "/wiretape/metrics"
+    headers = {"Authorization": f"Bearer {operator_token(root)}"}
+    try:
+        text = httpx.get(url, headers=headers, timeout=DOCTOR_TIMEOUT_S, trust_env=False).text
+    except httpx.HTTPError as error:
+        yield Check("shipping", "wrong", f"the running server does not answer: {error}")
+        return
+    found = {name: float(value) for name, value in re.findall(r"^wiretape_ship_(\w+) (\S+)$", text, re.MULTILINE)}
+    if not found:
+        yield Check("shipping", "wrong", "the running server has no store: restart it with --store")
+    elif found["fenced"]:
+        yield Check("shipping", "wrong", "off: another proxy has the same name, so give each its own --instance")
+    else:
+        away = "" if found["connected"] else ", waiting for the database"
+        yield Check("shipping", "note" if away else "ok", f"lag {found['lag_seconds']:.1f} s{away}")
 
 
 # -- upstreams --------------------------------------------------------------------------------------------------------

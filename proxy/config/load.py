@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.events.core.errors import LocalError
 
-from ..limits import KEY_CHARS_MIN
+from ..limits import KEY_CHARS_MIN, MEMORY_MAX_BYTES_MIN
 from .model import (
     PREFIX,
     ROUTE,
@@ -395,6 +395,14 @@ def _check_servable(config: Config) -> None:
         raise ConfigError(f"no upstream: pass --upstream URL, or set {PREFIX}UPSTREAM or `upstream` in wiretape.toml")
     if not is_loopback(config.host) and not config.keys:
         raise ConfigError(f"host: callers on other machines need a Wiretape key, and none is set; {_fresh_key()}")
+    if config.store and config.durability == "none":
+        raise ConfigError("store: needs a data folder, from which tapes are shipped (durability = none)")
+    if config.workers > 1 and sys.platform != "linux":
+        raise ConfigError("workers: need Linux, where the sockets of one port share its connections evenly")
+    if config.workers > 1 and config.durability == "none":
+        raise ConfigError("workers: need a data folder, where they read each other's tapes (durability = none)")
+    if config.memory_max_bytes and config.memory_max_bytes < config.workers * MEMORY_MAX_BYTES_MIN:
+        raise ConfigError(f"memory_max_bytes: must be at least {MEMORY_MAX_BYTES_MIN} for each of the workers")
     for name, route in config.routes.items():
         for target in route.targets:
             _, host, port = origin_of(target.url)

@@ -15,6 +15,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
+from urllib.parse import parse_qsl, urlsplit
 
 from wiretape.events.core.errors import WiretapeError
 from wiretape.events.core.settings import OnPartial, Profile, Reasoning, Settings, Tools
@@ -294,6 +295,21 @@ def _bounded(kind: Kind, least: float, most: float, without: str | None = None) 
     return Kind(f'{kind.allowed}, or "{without}"', (*kind.toml, str), f"{without}|{kind.pattern}", convert)
 
 
+def _without_password(url: str) -> str:
+    """Raise ValueError for a password, which everyone could read in the list of processes."""
+    query = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    if any("password" in name for name, _ in query):
+        raise ValueError
+    return url
+
+
+#: Nothing after the host may contain an @, nor a user a colon: it would be a part of a password.
+_STORE: Final = Kind(
+    "a URL like postgresql://user@host/database without a password, which PGPASSWORD or the file in PGPASSFILE has",
+    (str,),
+    r"postgres(?:ql)?://(?:[^:@/?#\s]*@)?[^@#\s]*",
+    _without_password,
+)
 _Durability = Literal["process", "disk", "none"]
 _Requests = Literal["full", "hash"]
 _OnLogFailure = Literal["stop", "serve"]
@@ -488,6 +504,11 @@ class Config:
         "Where to listen. Any address but this machine's loopback needs a key of Wiretape's own.",
     )
     port: int = option(8787, count(0, limits.PORT_MAX), "0 picks a free port.")
+    workers: int = option(
+        1,
+        count(1, limits.WORKERS_MAX),
+        "Processes that share the port, on Linux: one for each core that streams may use.",
+    )
     data: Path = option(MISSING, path("a path to a folder"), "The tapes' folder; by default the platform's for data.")
     durability: _Durability = option(
         "process",
@@ -505,6 +526,23 @@ class Config:
         "stop", choice(_OnLogFailure), "When the disk fails: `stop` ends streams, `serve` marks them as untaped."
     )
     keep: Keep = field(default_factory=Keep)
+    store: str | None = option(
+        None,
+        _STORE,
+        "The PostgreSQL database to which tapes are shipped, shared by several machines (needs `wiretape[postgres]`). "
+        "Its tables come from `wiretape db migrate`.",
+    )
+    instance: str | None = option(
+        None,
+        text("a name of letters, digits and - _ .", r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"),
+        "The name of this proxy in the store; no other may have it. Without it the host's and four digits, kept in "
+        "the data folder.",
+    )
+    store_dead_s: float = option(
+        limits.STORE_DEAD_S,
+        seconds(),
+        "How long a proxy on the store may be silent before another one ends its streams as `crashed`.",
+    )
     hosts: tuple[str, ...] = option(
         (),
         names("host names without ports", _HOST),
@@ -525,7 +563,7 @@ class Config:
     streams_max: int = option(limits.STREAMS_MAX, count(1, 1_000_000), "Streams at once. Each needs three descriptors.")
     memory_max_bytes: int | None = option(
         None,
-        size(64 * 1024**2, _UNLIMITED),
+        size(limits.MEMORY_MAX_BYTES_MIN, _UNLIMITED),
         "Memory of this process, such as a container's limit. Requests and readers are refused with 503 before it is "
         "reached; an answer or event that is too large for it ends as `limit`.",
     )

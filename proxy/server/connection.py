@@ -81,8 +81,9 @@ class ClientSocket:
         self.watch(self, REQUEST_HEAD_TIMEOUT_S)
         self.peer = self.own = ("", 0)
         """The addresses of the client and of this server."""
-        with suppress(OSError):  # the client has left
-            self.peer, self.own = self._socket.getpeername()[:2], self._socket.getsockname()[:2]
+        with suppress(OSError, ValueError):  # the client has left, or it is a Unix socket
+            (host, port), own = self._socket.getpeername()[:2], self._socket.getsockname()[:2]
+            self.peer, self.own = (host, port), own
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

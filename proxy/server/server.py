@@ -26,7 +26,7 @@ from ..limits import (
 from .asgi import App, Reaper, ServerSettings
 from .connection import ClientSocket, Connection
 
-__all__ = ["BindError", "Server", "listening", "prepared", "serve"]
+__all__ = ["BindError", "Server", "listening", "listening_together", "prepared", "serve"]
 
 #: An address of the host that this machine lacks, as `localhost` has in a container without IPv6; the others serve.
 _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -36,8 +36,20 @@ class BindError(WiretapeError):
     """An address that cannot be listened on; the message is one line."""
 
 
-def listening(host: str, port: int) -> list[socket.socket]:
-    """Return a listening socket for each address of a host (brackets allowed); port 0 is one free port for all."""
+def listening_together(host: str, port: int, count: int) -> list[list[socket.socket]]:
+    """Return what `listening` does so many times, for processes that share the connections of one port."""
+    alone = listening(host, port)  # fails if another server has the port, though it may share it
+    port = alone[0].getsockname()[1]
+    for sock in alone:
+        sock.close()
+    return [listening(host, port, shared=True) for _ in range(count)]
+
+
+def listening(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
+    """Return a listening socket for each address of a host (brackets allowed); port 0 is one free port for all.
+
+    Several `shared` ones may have the same port.
+    """
     opened: list[socket.socket] = []
     failed: OSError | None = None
     try:
@@ -48,7 +60,7 @@ def listening(host: str, port: int) -> list[socket.socket]:
         raise BindError(f"cannot listen on {host} port {port}: this is not a valid host name") from exc
     for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
         try:
-            opened.append(_bound(family, (address[0], port, *address[2:])))
+            opened.append(_bound(family, (address[0], port, *address[2:]), shared=shared))
         except OSError as exc:
             failed = exc
             if exc.errno not in _ABSENT:
@@ -64,8 +76,8 @@ def listening(host: str, port: int) -> list[socket.socket]:
     return opened
 
 
-def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
-    return prepared(socket.create_server(address, family=family, backlog=ACCEPT_BACKLOG))
+def _bound(family: int, address: tuple[Any, ...], *, shared: bool) -> socket.socket:
+    return prepared(socket.create_server(address, family=family, backlog=ACCEPT_BACKLOG, reuse_port=shared))
 
 
 def prepared(sock: socket.socket) -> socket.socket:

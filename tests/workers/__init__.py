@@ -1,0 +1,1 @@
+"""Workers: several processes that share a port."""

@@ -59,16 +59,18 @@ from .stream_request import (
 )
 from .upstream import UpstreamRequest
 
-__all__ = ["Application", "Registry", "RunsApp", "new_stream_id", "places_that_fit"]
+__all__ = ["Application", "Elsewhere", "Registry", "RunsApp", "new_stream_id", "places_that_fit"]
 
 #: Wiretape's own paths that read tapes.
 _READERS: Final = (b"/wiretape/streams/", b"/wiretape/diff")
 #: 48 bits of time are followed by 112 random ones.
 _ID_RANDOM_BYTES: Final = 14
+_ID_BYTES: Final = 6 + _ID_RANDOM_BYTES
 
 
 #: Answers a request for runs, which it may not keep.
 RunsApp = Callable[[StreamRequest, Mapping[str, Any], Send], Awaitable[None]]
+Elsewhere = Callable[[Admission, Mapping[str, Any], Receive, Send, Charge], Awaitable[bool]]
 #: Answers a request of another of our own endpoints, or leaves it to the upstream.
 _Endpoint = Callable[[StreamRequest], Awaitable[Answer | None]]
 
@@ -96,6 +98,8 @@ class Application:
         self._control = control
         self._runs = runs
         self._on_refused = on_refused
+        #: Answers what another worker must answer, and returns whether it did.
+        self.elsewhere: Elsewhere | None = None
         self._earlier = Earlier(services)
         self._endpoints: Mapping[str, _Endpoint] = {
             "count_tokens": TokenCounts(services).answer,
@@ -118,6 +122,8 @@ class Application:
                     await send_answer(send, Answer(204, permits, b""))
                     return
                 raise AnswerError(refused(admitted))  # noqa: TRY301 - one border for every refusal
+            if self.elsewhere is not None and await self.elsewhere(admitted, scope, receive, send, held):
+                return
             if own:
                 if scope["raw_path"].startswith(_READERS):
                     take(held, MEMORY_A_STREAM_BYTES)
@@ -370,10 +376,14 @@ def _nothing() -> None:
     pass
 
 
-def new_stream_id() -> str:
-    """Return an id that sorts by time to the millisecond, cannot be guessed, and is a file name on every system."""
+def new_stream_id(worker: bytes = b"") -> str:
+    """Return an id that sorts by time to the millisecond, cannot be guessed, and is a file name on every system.
+
+    Of several workers each has its number after the time.
+    """
     when = int(time.time() * 1_000).to_bytes(6, "big")
-    return base64.b32hexencode(when + secrets.token_bytes(_ID_RANDOM_BYTES)).decode("ascii").lower()
+    random = secrets.token_bytes(_ID_RANDOM_BYTES)
+    return base64.b32hexencode((when + worker + random)[:_ID_BYTES]).decode("ascii").lower()
 
 
 def places_that_fit(streams_max: int) -> tuple[int, int]:

@@ -4,8 +4,8 @@ Readers pull. The relay publishes frames that are on the tape and never waits fo
 continues from the tape, as every follower does from the start. So no buffer grows without bound.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import trio
 from trio.lowlevel import ParkingLot
@@ -184,6 +184,15 @@ class Delivery:
             self.leave()
 
     # -- followers ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Generator[None]:
+        """Count as a reader."""
+        self.readers += 1
+        try:
+            yield
+        finally:
+            self.leave()
 
     def leave(self) -> None:
         """Remove a reader."""

@@ -17,10 +17,10 @@ from wiretape.events.tape.record import Record
 from wiretape.events.wire.sse import Decoder
 
 from ..config.model import Route
-from ..limits import EARLIER_ANSWERS_MAX, READ_WHOLE_TIMES
+from ..limits import EARLIER_ANSWERS_MAX, ELSEWHERE_AGAIN_S, READ_WHOLE_TIMES
 from ..memory import Charge
-from ..store.store import StoreError
-from .http_responses import Answer, AnswerError, error, json_answer, not_earlier, take
+from ..store.store import StoreError, UnreachableError
+from .http_responses import Answer, AnswerError, busy, error, json_answer, not_earlier, take
 from .relay import Services
 from .stream_request import StreamRequest
 
@@ -91,8 +91,26 @@ class Earlier:
 
     async def _find(self, stream: str, route: Route, caller: str, held: Charge) -> _Taped | None:
         """Return the answer of a stream, if it is this caller's and has ended on this route."""
-        if not stream:
-            return None
+        store, began = self._services.store, trio.current_time()
+        while stream:
+            before, taped, away = held.held_bytes, None, False
+            try:
+                taped = await self._taped(stream, route, caller, held)
+            except UnreachableError:
+                away = True
+            if taped is None and store.late_s and not away:  # as for an answer that is not here
+                await store.running([stream])
+                away = bool(store.partial)
+            if away:
+                await not_earlier(began)
+                raise AnswerError(busy("The store cannot be reached. Retry later.", "store_unreachable"))
+            held.remove(held.held_bytes - before if taped is None else 0)
+            if taped is not None or trio.current_time() >= began + store.late_s:
+                return taped
+            await trio.sleep(ELSEWHERE_AGAIN_S)
+        return None
+
+    async def _taped(self, stream: str, route: Route, caller: str, held: Charge) -> _Taped | None:
         records: list[Record] = []
         try:
             batches = self._services.store.read(stream)
@@ -107,6 +125,8 @@ class Earlier:
                     return None
                 take(held, READ_WHOLE_TIMES * sum(len(record.raw or b"") for record in batch))
                 records += batch
+        except UnreachableError:
+            raise
         except StoreError:
             return None
         request = next((record for record in records if record.kind == "request"), None)

@@ -27,6 +27,7 @@ from ..limits import (
     MEMORY_HELD_SMALL_BYTES,
     PARSE_INLINE_BYTES_MAX,
     READ_WHOLE_TIMES,
+    READERS_ASKED_S,
     SHORT_READ_BYTES_MAX,
     SNIFF_BYTES_MAX,
     STREAM_BYTES_MAX,
@@ -585,12 +586,13 @@ class Relay:
                 signals.keepalives = False
                 await self._record_gone()
             if self.delivery.readers <= 0:
-                keep = self._request.resumes or route.on_client_gone == "keep"
-                if not keep and route.on_client_gone == "cancel":
-                    return "client_gone"
-                signals.leave(now + (route.keep_s if keep else route.drain_s))
+                how = "keep" if self._request.resumes else route.on_client_gone
+                signals.leave(now + {"keep": route.keep_s, "drain": route.drain_s, "cancel": 0.0}[how])
         if now >= signals.leave_at and self.delivery.readers <= 0:
-            return "client_gone"
+            shared = self.recording.store.shared if self.recording.store else None
+            if shared is None or not (await shared.read_elsewhere(self.stream) or self.delivery.readers > 0):
+                return "client_gone"
+            signals.leave(now + READERS_ASKED_S)
         if now >= signals.grace_at:
             if self.recording.emitter.wire.finished:
                 return "closed"

@@ -32,7 +32,7 @@ from ..limits import (
 from ..memory import Charge
 from ..server.asgi import Receive
 from ..store.catalogue_row import AnswerRow, Link, Running, digests, request_digest
-from ..store.store import Store
+from ..store.store import Store, links_of
 from ..upstream.connection import CODINGS, Inflater, LimitError, WireError
 from .http_responses import Answer, AnswerError, error, take
 
@@ -416,7 +416,7 @@ class ToolResults:
                 missing = [row for row in self._rows if row.call not in self._links]
                 if not missing:
                     return
-                found = await store.find_calls(missing, self._running.like(missing))
+                found = await links_of(store, missing, self._running.like(missing))
                 if self._scope.cancel_called:
                     return
                 links = [(row, link) for row, link in zip(missing, found, strict=True) if link is not None]

@@ -6,23 +6,26 @@ after the request (C21).
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import trio
 
 from wiretape.events.chat.run_request import RunRequestError
+from wiretape.events.core.json_text import parse
 from wiretape.events.folds.run import RunFold
 from wiretape.events.folds.run_events import CLOSED
 
+from ..config.model import Route
 from ..http1 import Header
 from ..limits import FINAL_SEND_TIMEOUT_S, RUNS_PAGE_MAX
+from ..memory import Charge
 from ..relay.http_responses import Answer, AnswerError, busy, error, json_answer, not_earlier, send_answer
 from ..relay.relay import Services
 from ..relay.stream_request import StreamRequest
 from ..server.asgi import Send
 from ..store.catalogue_row import StreamRow
-from ..store.store import StoreError, StreamMissingError
+from ..store.store import StoreError, StreamMissingError, UnreachableError
 from .runs import Runs
 
 __all__ = ["RunsApi", "run_json"]
@@ -36,6 +39,7 @@ _HEAD: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-accel-buffering", b"no"),
 )
+_T = TypeVar("_T")
 _Endpoint = Callable[[StreamRequest, str], Awaitable[Answer]]
 
 
@@ -57,15 +61,42 @@ class RunsApi:
 
     async def __call__(self, call: StreamRequest, scope: Mapping[str, Any], send: Send) -> None:
         """Answer one request, or raise `AnswerError`."""
+        await self._translated(call, self._answer(call, scope, send))
+
+    async def asked(self, what: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer what another machine was asked about a stream that was recorded here, or runs. Raise nothing."""
+        charge = Charge(self._services.memory)
+        try:
+            if what == "forget":
+                await self._services.store.delete([keys["stream"]])
+                return {}
+            route, body = Route(name=keys["route"], targets=()), keys["body"].encode("latin-1")
+            call = StreamRequest(route=route, dialect="", charge=charge, caller=keys["caller"], body=body)
+            endpoint = self._endpoints[f"{{run}}/{what}"]["POST"]
+            answer = await self._translated(call, endpoint(call, keys["run"]))
+        except AnswerError as bad:
+            answer = bad.answer
+        except Exception as failure:  # noqa: BLE001 - one question has no answer, and nothing else fails
+            self._services.log.error("run_failed", run=keys.get("run"), why=repr(failure))
+            return {}
+        finally:
+            charge.release()
+        return {"status": answer.status, "body": parse(answer.body)}
+
+    async def _translated(self, call: StreamRequest, answering: Awaitable[_T]) -> _T:
+        """Return the result of answering a request, or raise `AnswerError`."""
         began = trio.current_time()
         try:
-            await self._answer(call, scope, send)
+            return await answering
         except RunRequestError as bad:
             status = {"invalid_parameter": 400, "run_not_found": 404}.get(bad.code, 409)
             raise _error(status, str(bad), bad.code, bad.param) from None
         except StreamMissingError:
             await not_earlier(began)
             raise _error(404, "Run not found, or not visible with this key.", "run_not_found") from None
+        except UnreachableError as failure:
+            message = f"What other machines have of this run cannot be read now ({failure}). Retry in a moment."
+            raise AnswerError(busy(message, "store_unreachable")) from None
         except StoreError as failure:
             self._services.log.error("run_failed", path=call.recorded_path, why=str(failure))
             raise AnswerError(busy("The tapes of this run cannot be read or written.", "log_failure")) from None

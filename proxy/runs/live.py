@@ -26,8 +26,8 @@ class Live:
         self.route = route
         self.reader = RunReader()
         self.fold = self.reader.run
-        #: The stream of the turn that runs.
-        self.running = ""
+        #: The stream of the turn that runs here, and that of one that runs on another machine.
+        self.running = self.elsewhere = ""
         #: The upstream's own run, of which that stream has the events.
         self.relayed: RelayedRun | None = None
         #: It was to be stopped, and why.
@@ -40,10 +40,21 @@ class Live:
         #: Grows with each silence, after which every viewer gets a comment.
         self.silences = 0
         self.news = ParkingLot()
+        #: What reads the turns of other machines, while viewers wait for them.
+        self.watching: trio.CancelScope | None = None
+        #: The tape that was read last, its next record, and whether it was read to its end.
+        self.stream: str = ""
+        self.whole = False
+        self._next_n = 0
         #: The sequence of the first event in the window.
         self.first = 1
         self._window: deque[bytes] = deque()
         self._window_bytes = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no turn runs."""
+        return not (self.running or self.elsewhere)
 
     @property
     def closed(self) -> bool:
@@ -55,8 +66,23 @@ class Live:
         """The state for answers to requests that would change it."""
         return "stopping" if self.stopped and not self.closed else self.fold.status
 
-    def read(self, records: Sequence[Record]) -> None:
-        """Read further records and wake the viewers for their events."""
+    def last_n(self, stream: str) -> int:
+        """Return the last record of a tape that was read, 0 for none."""
+        return max(0, self._next_n - 1) if stream == self.stream else 0
+
+    def read(self, stream: str, records: Sequence[Record]) -> None:
+        """Read further records of a turn and wake the viewers for their events. What was read before is left out."""
+        if stream != self.stream:
+            if stream in self.fold.streams:
+                return
+            self.stream, self._next_n = stream, 0
+        if records[0].n < self._next_n:
+            records = [record for record in records if record.n >= self._next_n]
+        if not records:
+            return
+        self._next_n, self.whole = records[-1].n + 1, records[-1].kind == "end"
+        if self.whole:
+            self.elsewhere = ""
         frames = self.reader.feed(*records)
         if not frames:
             return

@@ -8,7 +8,7 @@ waits is ended once.
 import hashlib
 import hmac
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -23,29 +23,34 @@ from wiretape.events.chat.run_request import (
     chat_request,
     check_outputs,
     check_start,
-    history_of,
     next_request,
     start_request,
 )
 from wiretape.events.dialects import DIALECTS
-from wiretape.events.emit import RunReader, Summariser
-from wiretape.events.folds.summary import StreamSummary
-from wiretape.events.tape.record import Record
+from wiretape.events.emit import RunReader
 
 from ..config.model import Route
 from ..http1 import Headers
-from ..limits import FOLLOW_KEEPALIVE_S, MEMORY_A_STREAM_BYTES, READ_WHOLE_TIMES, SLICE_RECORDS
+from ..limits import (
+    FOLLOW_KEEPALIVE_S,
+    MEMORY_A_STREAM_BYTES,
+    READ_WHOLE_TIMES,
+    READERS_ASKED_S,
+    RUN_LOOK_MAX_S,
+    RUN_LOOK_S,
+)
 from ..memory import Charge
 from ..relay.app import Registry
-from ..relay.http_responses import Answer, AnswerError, busy, error, take
+from ..relay.http_responses import Answer, AnswerError, busy, error, json_answer, take
 from ..relay.recording import Recording
 from ..relay.relay import Services
 from ..relay.stream_request import StreamRequest, Turn, contents_of, in_thread_if_large
 from ..security.trace import trace_of
 from ..store.catalogue_row import StreamRow
-from ..store.store import PAGE_MAX, Filter, StoreError, StreamMissingError, TapeBrokenError
+from ..store.store import Filter, Shared, StoreError, StreamMissingError, UnreachableError
 from .live import Live
 from .relayed import RelayedRun
+from .tapes import RunTapes
 
 __all__ = ["Runs"]
 
@@ -57,6 +62,10 @@ _KEEPALIVE: Final = b": keepalive\n\n"
 _OF_CALL: Final = frozenset({b"content-encoding", b"content-length", b"idempotency-key", b"last-event-id"})
 
 _Write = Callable[[bytes], Awaitable[None]]
+
+
+class _TakenError(Exception):
+    """Another machine begins this turn of the run, or ends it."""
 
 
 class Runs:
@@ -73,7 +82,9 @@ class Runs:
     ) -> None:
         self._services = services
         self._store = services.store
+        self._shared = services.store.shared
         self._registry = registry
+        self._tapes = RunTapes(services.store, registry)
         self._salt = salt
         self._on_started = on_started
         self._on_ended = on_ended
@@ -83,6 +94,11 @@ class Runs:
         #: When to look again at runs that wait, or that no client has read: in seconds since 1970.
         self._due: dict[str, float] = {}
         registry.on_drain = self._drain
+        #: Whether a run may begin in this process: of several workers, each owns some ids.
+        self.owns: Callable[[str], bool] = lambda _: True
+        #: Whether one more run of a caller may be active, of whom so many are active here; and their number later.
+        self.may_begin: Callable[[str, int, int], bool] = lambda _, active, most: active < most
+        self.on_active: Callable[[str, int], None] = lambda _, __: None
 
     # -- find ---------------------------------------------------------------------------------------------------------
 
@@ -96,7 +112,7 @@ class Runs:
     async def find(self, call: StreamRequest, run_id: str) -> Live:
         """Return a run of this caller and route, or raise `StreamMissingError`."""
         live = self._mine(call, run_id)
-        if live is None or self._late(live):
+        if live is None or self._late(live) or (self._shared and not live.running):
             async with self._lock(run_id):
                 return await self._found(call, run_id)
         return live
@@ -104,53 +120,27 @@ class Runs:
     async def _found(self, call: StreamRequest, run_id: str) -> Live:
         """Return a run whose lock is held; end it if it has waited for too long."""
         live = await self._look_up(call, run_id)
-        if self._late(live) and not live.running:
-            await self._mark(live, "expired", "waited")
+        if self._late(live) and live.idle:
+            with suppress(_TakenError):
+                await self._mark(live, "expired", "waited")
         return live
 
     async def _look_up(self, call: StreamRequest, run_id: str) -> Live:
         # Another caller's run takes the same way as one that does not exist.
         which = Filter(caller=call.caller, route=call.route.name, run=run_id)
-        return self._mine(call, run_id) or await self._load(which, call.charge)
+        return await self._current(self._mine(call, run_id), which, call.charge)
 
-    async def _load(self, which: Filter, held: Charge) -> Live:
-        """Return a run as its tapes have it, or raise `StreamMissingError`."""
-        rows = await self._rows(which)
-        if not rows or rows[0].turn != 1:  # unknown, or its beginning has expired
-            raise StreamMissingError(which.run)
-        live = Live(which.run or "", rows[0].caller, rows[0].route)
-        try:
-            for row in rows:
-                async for records in self._records(row.stream, held):
-                    live.read(records)
-        except StoreError:  # expired meanwhile
-            raise StreamMissingError(which.run) from None
+    async def _current(self, live: Live | None, which: Filter, held: Charge) -> Live:
+        """Return a run as all machines know it; `live` is what is known here."""
+        if live is None and self._shared:
+            with suppress(StreamMissingError):
+                return await self._tapes.load(which, held)
+            await trio.sleep(2 * RUN_LOOK_S)  # it may have begun on another machine a moment ago
+        if live is None:
+            return await self._tapes.load(which, held)
+        if self._shared and not live.running:
+            await self._tapes.catch_up(live, held)
         return live
-
-    async def _rows(self, which: Filter) -> list[StreamRow]:
-        """Return all turns of a run, the first one first. Tapes that were cut before that are left out."""
-        rows: list[StreamRow] = []
-        while page := await self._store.list(which, PAGE_MAX):
-            rows += page
-            which = replace(which, before=page[-1])
-        return sorted((row for row in rows if row.turn), key=lambda row: row.turn or 0)
-
-    async def _records(
-        self, stream: str, held: Charge | None, *, follow: bool = False
-    ) -> AsyncGenerator[Sequence[Record]]:
-        """Yield the records of a turn; if it is cut and nothing writes to it, also the end that recovery will write."""
-        last: Record | None = None
-        batches = self._store.follow(stream) if follow else self._store.read(stream)
-        batches.held = held
-        with suppress(TapeBrokenError):
-            async for batch in batches:
-                last = batch[-1]
-                for at in range(0, len(batch), SLICE_RECORDS):
-                    if at:
-                        await trio.lowlevel.checkpoint()
-                    yield batch[at : at + SLICE_RECORDS]
-        if last is not None and last.kind != "end" and (follow or stream not in self._registry.live):
-            yield [Record(last.n + 1, last.t, "end", {"cause": "crashed", "ending": "crashed", "flags": []})]
 
     async def page(self, call: StreamRequest, limit: int, before: StreamRow | None) -> tuple[list[Live], str | None]:
         """Return one page of the caller's runs, the latest first, and where the next one begins."""
@@ -170,24 +160,38 @@ class Runs:
         own = call.route.runs == "own"
         given = await in_thread_if_large(body, lambda: check_start(body, own=own))
         key = call.headers.get(b"idempotency-key")
-        parts = b"\0".join([call.caller.encode(), call.route.name.encode(), key])
-        digest = hmac.new(self._salt, parts, hashlib.sha256).hexdigest()[:32]
-        run_id = f"run_{digest if key else secrets.token_hex(16)}"
-        async with self._lock(run_id):
-            if not (key and await self._is_known(run_id)):
-                history = await self._history(call, given)
-                made = chat_request if own else partial(start_request, body)
-                content = await in_thread_if_large(body, lambda: made(given, history))
-                live = Live(run_id, call.caller, call.route.name)
-                await self._begin(live, call, "start", content, given.get("session_id", ""))
-                self._on_started()
-                self._services.log.info("run_started", run=run_id, route=live.route, model=live.fold.model)
+        run_id = self.id_of(call.caller, call.route.name, key)
+        while True:
+            with suppress(_TakenError):  # another machine is starting it
+                async with self._lock(run_id):
+                    if not (key and await self._is_known(run_id)):
+                        await self._start(call, run_id, given)
+                return run_id
+            await trio.sleep(RUN_LOOK_S)
+
+    async def _start(self, call: StreamRequest, run_id: str, given: Mapping[str, Any]) -> None:
+        body = _body(call)
+        history = await self._history(call, given)
+        made = chat_request if call.route.runs == "own" else partial(start_request, body)
+        content = await in_thread_if_large(body, lambda: made(given, history))
+        live = Live(run_id, call.caller, call.route.name)
+        await self._begin(live, call, "start", content, given.get("session_id", ""))
+        self._on_started()
+        self._services.log.info("run_started", run=run_id, route=live.route, model=live.fold.model)
+
+    def id_of(self, caller: str, route: str, key: bytes) -> str:
+        """Return the id of a run that is to start: always the same with an idempotency key, else a fresh one."""
+        if key:
+            parts = b"\0".join([caller.encode(), route.encode(), key])
+            return f"run_{hmac.new(self._salt, parts, hashlib.sha256).hexdigest()[:32]}"
+        while not self.owns(run_id := f"run_{secrets.token_hex(16)}"):
+            pass
         return run_id
 
     async def _is_known(self, run_id: str) -> bool:
         if run_id in self._live:
             return True
-        rows = await self._rows(Filter(run=run_id))
+        rows = await self._tapes.rows(Filter(run=run_id))
         if rows and rows[0].turn == 1:
             return True
         await self._store.delete([row.stream for row in rows])  # what is left of a run whose beginning has expired
@@ -199,9 +203,13 @@ class Runs:
         async with self._lock(run_id):
             live = await self._found(call, run_id)
             outputs = await in_thread_if_large(body, lambda: check_outputs(body, live.fold.pending, live.status))
-            last, summary = await self._last_turn(live, call.charge)
+            last, summary = await self._tapes.last_turn(live, call.charge)
             content = await in_thread_if_large(last, lambda: next_request(last, summary, outputs))
-            await self._begin(live, call, "outputs", content, live.fold.session)
+            try:
+                await self._begin(live, call, "outputs", content, live.fold.session)
+            except _TakenError:  # the same outputs must not answer the calls of the turn after
+                message = f"The run {run_id} does not wait any more: another machine continues or ends it."
+                raise RunRequestError("tool_outputs", message, "run_not_waiting") from None
 
     async def _begin(self, live: Live, call: StreamRequest, what: str, content: bytes, session: str) -> None:
         """Start a turn of a run whose lock is held, and return once it is on its tape."""
@@ -227,9 +235,13 @@ class Runs:
                 resumes=False,
                 turn=Turn(run=live.run_id, session=session, keys=keys, body=_body(call)),
             )
+            if number > 1 or call.headers.get(b"idempotency-key"):
+                self._check(live)
+                await self._claim(live.run_id, number)
             self._check(live)
         except BaseException:
             charge.release()
+            self.on_active(live.caller, self._active(live.caller))
             raise
         # Nothing has waited since the check: of two runs that begin at once, the second one counts the first.
         live.relayed = None if own else RelayedRun(request, self._services)
@@ -241,14 +253,25 @@ class Runs:
         if live.fold.turn < number:
             raise AnswerError(busy("The tape of this run cannot be written (on_log_failure = stop).", "log_failure"))
 
+    async def _claim(self, run_id: str, turn: int) -> None:
+        """Raise `_TakenError` unless a turn may begin here: of all machines, one may begin it."""
+        if self._shared is not None:
+            with trio.CancelScope(shield=True):  # or it might be claimed for nothing
+                if not await self._shared.claim(run_id, turn):
+                    raise _TakenError
+
     def _check(self, live: Live) -> None:
         """Raise `AnswerError` if no turn of this run may begin now."""
         self._registry.check(live.caller)
-        most, others = self._services.config.runs_max, (each for each in self._live.values() if each is not live)
-        if sum(bool(each.running) and each.caller == live.caller for each in others) >= most:
+        most = self._services.config.runs_max
+        if not self.may_begin(live.caller, self._active(live.caller, live), most):
             message = f"{most} runs of this caller are active (runs_max). Retry when one of them has ended."
             soon = ((b"retry-after", b"1"),)
             raise AnswerError(error(429, message, type="rate_limit_error", code="runs_max", headers=soon))
+
+    def _active(self, caller: str, but: Live | None = None) -> int:
+        """Return how many runs of a caller are active here."""
+        return sum(bool(each.running) and each.caller == caller for each in self._live.values() if each is not but)
 
     # -- conversations ------------------------------------------------------------------------------------------------
 
@@ -264,34 +287,15 @@ class Runs:
             except StreamMissingError:
                 raise RunRequestError(param, f"{param}: run not found, or not visible.", "run_not_found") from None
             _refuse_if(live, not live.closed, "run_not_finished", param)
-            return await self._conversation(live, call.charge)
+            return await self._tapes.conversation(live, call.charge)
         which = Filter(caller=call.caller, route=call.route.name, session=given.get("session_id", ""), runs=True)
         while which.session and (rows := await self._store.list(which, 1)):
             with suppress(StreamMissingError):  # expired meanwhile
                 live = await self._look_up(call, rows[0].run or "")
                 if live.closed:
-                    return await self._conversation(live, call.charge)
+                    return await self._tapes.conversation(live, call.charge)
             which = replace(which, before=rows[0])
         return []
-
-    async def _conversation(self, live: Live, held: Charge) -> list[Any]:
-        """Return the messages of a finished run, with its answer."""
-        last, _ = await self._last_turn(live, held)
-        start = b""
-        async for records in self._records(live.fold.streams[0], held):
-            start = next((record.raw or b"" for record in records if record.kind == "run"), start)
-        return await in_thread_if_large(last, lambda: history_of(start, last, live.fold.output))
-
-    async def _last_turn(self, live: Live, held: Charge) -> tuple[bytes, StreamSummary]:
-        """Return the request of the last turn that asked the model, and its summary."""
-        for stream in reversed(live.fold.streams):
-            summarised, request = Summariser(), b""
-            async for records in self._records(stream, held):
-                summarised.feed(*records)
-                request = next((record.raw or b"" for record in records if record.kind == "request"), request)
-            if request:
-                return request, summarised.summary
-        raise StreamMissingError(live.run_id)
 
     # -- follow -------------------------------------------------------------------------------------------------------
 
@@ -302,9 +306,12 @@ class Runs:
             self._live[live.run_id], live.over = live, False
             first = min(FOLLOW_KEEPALIVE_S, self._services.config.runs_unwatched_s)
             self._services.reaper.watch(partial(self._look, live), now + first)
+        self._watch_elsewhere(live)
 
     def _forget(self, live: Live) -> None:
         live.end()
+        if live.watching is not None:
+            live.watching.cancel()
         if self._live.get(live.run_id) is live:
             del self._live[live.run_id]
 
@@ -323,10 +330,10 @@ class Runs:
         if live.viewers or not live.running or live.stopped:
             alone_until = inf
         elif now >= alone_until:
-            self._stop_turn(live, "unwatched")
+            self._stop_unwatched(live)
         if self._late(live) and live.running:
             self._stop_turn(live, "waited")
-        elif self._late(live):
+        elif self._late(live) and live.idle:
             self._registry.spawn(self._sweep_one, live.run_id)
         return min(live.spoke_at + FOLLOW_KEEPALIVE_S, alone_until)
 
@@ -335,9 +342,9 @@ class Runs:
         held, log, stream = Charge(self._services.memory), self._services.log, live.running
         try:
             await turn.written.wait()
-            async with aclosing(self._records(stream, held, follow=True)) as tape:
+            async with aclosing(self._tapes.records(stream, held, follow=True)) as tape:
                 async for records in tape:
-                    live.read(records)
+                    live.read(stream, records)
                     if live.fold.turn == turn.keys["turn"]:
                         begun.set()
         except Exception as failure:  # noqa: BLE001 - one run is left to its tapes, and nothing else
@@ -349,9 +356,13 @@ class Runs:
             if live.running != stream:
                 return  # the next turn has begun
             live.running = ""
+            self.on_active(live.caller, self._active(live.caller))
             if live.stopped and not live.closed:  # the turn ended before the stop came
                 try:
                     await self._mark(live, "stop", live.stopped)
+                except (UnreachableError, _TakenError):  # it goes on elsewhere, or none can know
+                    live.stopped = ""
+                    self._settle(live)
                 except StoreError as failure:
                     log.error("run_failed", run=live.run_id, why=str(failure))
             else:
@@ -360,7 +371,7 @@ class Runs:
     def _settle(self, live: Live) -> None:
         """Note what is to become of a run that does not run, and forget it unless viewers wait for it."""
         config, fold = self._services.config, live.fold
-        if fold.turn:
+        if fold.turn and not (live.closed and self._shared):  # others do not say that it was read there
             kept_s = config.runs_unread_s if live.closed else config.runs_waiting_s
             self._due[live.run_id] = fold.updated_us / 1e6 + kept_s
         if live.closed:
@@ -370,6 +381,46 @@ class Runs:
             log("run_ended", run=live.run_id, status=fold.status, turns=fold.turn, error=fold.error, seconds=seconds)
         if live.closed or not live.viewers or self._registry.draining:
             self._forget(live)
+        else:
+            self._watch_elsewhere(live)
+
+    def _watch_elsewhere(self, live: Live) -> None:
+        if self._shared and live.watching is None and not live.running:
+            live.watching = trio.CancelScope()
+            self._registry.spawn(self._follow_elsewhere, live, live.watching)
+
+    async def _follow_elsewhere(self, live: Live, watching: trio.CancelScope) -> None:
+        """Read what other machines record of a run, for viewers here, until one of its turns runs here."""
+        held, pause_s = Charge(self._services.memory), RUN_LOOK_S
+        with watching:
+            while True:
+                try:
+                    async with self._lock(live.run_id):
+                        await self._current(live, Filter(), held)
+                    if live.elsewhere:
+                        pause_s = RUN_LOOK_S
+                        await self._follow_one(live, live.elsewhere, held)
+                except UnreachableError:
+                    pass
+                except StoreError:  # expired
+                    break
+                finally:
+                    held.release()
+                if live.running or live.closed:
+                    break
+                await trio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RUN_LOOK_MAX_S)
+        live.watching = None
+        if not live.running:
+            self._forget(live)
+
+    async def _follow_one(self, live: Live, stream: str, held: Charge) -> None:
+        assert self._shared is not None
+        records = self._tapes.records(stream, held, live.last_n(stream), follow=True, elsewhere=True)
+        with self._shared.reading(stream):
+            async with aclosing(records) as tape:
+                async for batch in tape:
+                    live.read(stream, batch)
 
     # -- viewers ------------------------------------------------------------------------------------------------------
 
@@ -407,7 +458,9 @@ class Runs:
                 await write(data)
             elif live.over:
                 self.note_read(live)
-                return live.closed
+                if not (self._shared and live.closed and after > live.fold.sequence):
+                    return live.closed
+                after = live.fold.sequence - 1  # what a dead machine showed last is lost, but not the end
             elif silences != live.silences:
                 silences = live.silences
                 await write(_KEEPALIVE)
@@ -419,8 +472,8 @@ class Runs:
         reader, at = RunReader(), 0
         while at < len(live.fold.streams):  # which may become more meanwhile
             stream, at = live.fold.streams[at], at + 1
-            with suppress(StoreError):  # expired or deleted meanwhile
-                async with aclosing(self._records(stream, held, follow=True)) as tape:
+            try:
+                async with aclosing(self._tapes.records(stream, held, follow=True)) as tape:
                     async for records in tape:
                         frames = reader.feed(*records)
                         missing = min(len(frames), reader.run.sequence - after)
@@ -429,6 +482,10 @@ class Runs:
                             await write(b"".join(frames[-missing:]))
                         if after + 1 >= live.first:
                             return after
+            except UnreachableError:
+                break
+            except StoreError:  # expired or deleted meanwhile
+                continue
         return after
 
     def note_read(self, live: Live) -> None:
@@ -441,26 +498,63 @@ class Runs:
     async def approve(self, call: StreamRequest, run_id: str) -> Answer:
         """Pass an approval on; return the upstream's answer."""
         live = await self.find(call, run_id)
+        if live.elsewhere:
+            return await self._ask(live, live.elsewhere, "approval", call)
         if live.relayed is None or not live.running:
             raise RunRequestError(None, f"Run has no active approval session: {run_id}", "approval_not_active")
         return await live.relayed.approve(_body(call))
 
     async def stop(self, call: StreamRequest, run_id: str) -> None:
         """Stop a run that runs or waits."""
+        while True:
+            with suppress(_TakenError):
+                await self._stop(call, run_id)
+                return
+            await trio.sleep(RUN_LOOK_S)
+
+    async def _stop(self, call: StreamRequest, run_id: str) -> None:
         async with self._lock(run_id):
             live = await self._found(call, run_id)
             _refuse_if(live, live.closed, "run_finished")
+            elsewhere = live.elsewhere
             if live.running and live.relayed is not None:  # its tools may take a while to stop
                 await live.relayed.stop("asked", anyhow=False)
                 live.stopped = "asked"
                 return
             if live.running:
                 self._stop_turn(live, "asked")
-            else:
+            elif not elsewhere:
                 await self._mark(live, "stop", "asked")
+        if elsewhere:
+            await self._ask(live, elsewhere, "stop", call)
+            return
         while live.running and not live.closed:
             await live.news.park()
         _refuse_if(live, live.fold.status != "cancelled", "run_finished")  # its end was faster
+
+    async def _ask(self, live: Live, stream: str, what: str, call: StreamRequest) -> Answer:
+        """Return the answer of the machine that runs a turn, or raise it."""
+        assert self._shared is not None
+        keys = {"run": live.run_id, "caller": live.caller, "route": live.route, "body": _body(call).decode("latin-1")}
+        said = await self._shared.ask(stream, what, keys)
+        if not said:
+            raise AnswerError(busy("The machine of this run does not answer. Retry in a moment.", "store_unreachable"))
+        answer = json_answer(said["status"], said["body"])
+        if answer.status >= 400:
+            raise AnswerError(answer)
+        return answer
+
+    def _stop_unwatched(self, live: Live) -> None:
+        """Stop a run without viewers here, unless other machines have some."""
+        if self._shared is None:
+            self._stop_turn(live, "unwatched")
+        else:
+            live.alone_since += READERS_ASKED_S
+            self._registry.spawn(self._stop_unread, live, live.running, self._shared)
+
+    async def _stop_unread(self, live: Live, stream: str, shared: Shared) -> None:
+        if not await shared.read_elsewhere(stream) and live.running == stream and not live.viewers:
+            self._stop_turn(live, "unwatched")
 
     def _stop_turn(self, live: Live, why: str) -> None:
         if live.stopped:
@@ -480,6 +574,8 @@ class Runs:
 
     async def _delete(self, live: Live) -> None:
         self._due.pop(live.run_id, None)
+        if self._shared is not None:  # before: a store that ships deletes its copies without asking who wrote them
+            await self._shared.forget(live.fold.streams)
         await self._store.delete(live.fold.streams)
 
     def _late(self, live: Live) -> bool:
@@ -490,6 +586,7 @@ class Runs:
     async def _mark(self, live: Live, what: str, why: str) -> None:
         """End a run whose lock is held by a turn that does not ask the model."""
         services, fold = self._services, live.fold
+        await self._claim(live.run_id, fold.turn + 1)
         keys = {"turn": fold.turn + 1, "what": what, "mode": fold.mode, "why": why}
         turn = Turn(run=live.run_id, session=fold.session, keys=keys)
         route, charge = Route(name=live.route, targets=()), Charge(services.memory)
@@ -502,8 +599,8 @@ class Runs:
             recording.later(*recording.begin(request, int(services.wall() * 1_000_000)))
             end: dict[str, Any] = {"cause": "client_gone", "ending": "client_gone", "flags": [], "answer": "whole"}
             await recording.put(recording.recorder.end(recording.t(), end))
-            async for records in self._records(recording.stream, None):
-                live.read(records)
+            async for records in self._tapes.records(recording.stream, None):
+                live.read(stream, records)
         self._settle(live)
 
     # -- housekeeping -------------------------------------------------------------------------------------------------
@@ -518,16 +615,16 @@ class Runs:
         held = Charge(self._services.memory)
         try:
             async with self._lock(run_id):
-                live = self._live.get(run_id) or await self._load(Filter(run=run_id), held)
+                live = await self._current(self._live.get(run_id), Filter(run=run_id), held)
                 due = self._due.get(run_id, inf) <= self._services.wall()
-                if self._late(live) and not live.running:
+                if self._late(live) and live.idle:
                     await self._mark(live, "expired", "waited")
-                elif due and live.closed:
+                elif due and live.closed and self._shared is None:
                     await self._delete(live)
                     self._services.log.info("run_expired", run=run_id)
-                elif due:  # it runs again
+                elif due:  # it runs again, or is over on another machine
                     del self._due[run_id]
-        except StreamMissingError:  # its tapes have expired
+        except (StreamMissingError, _TakenError):  # its tapes have expired, or another machine changes it
             self._due.pop(run_id, None)
         except Exception as failure:  # noqa: BLE001 - one run stays as it is, and nothing else
             self._services.log.error("run_failed", run=run_id, why=repr(failure))

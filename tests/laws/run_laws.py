@@ -51,7 +51,7 @@ from wiretape.proxy.store.files import mended
 from wiretape.proxy.store.memory import MemoryStore
 from wiretape.proxy.store.store import Filter, StoreFullError
 
-__all__ = ["Told", "play", "played"]
+__all__ = ["RunStore", "Telling", "Told", "main", "play", "played", "recovered"]
 
 STATES: Final = frozenset(
     ("started", "running", "waiting_for_tools", "waiting_for_approval", "stopping", "completed", "failed", "cancelled")
@@ -96,7 +96,7 @@ class RunStore(MemoryStore):
         """Count the ending of a tape without room for it as written: recovery will write the same."""
         run = self._runs.get(stream, "")
         if run:
-            ended = _recovered(self._tapes[stream].records)[-1]
+            ended = recovered(self._tapes[stream].records)[-1]
             self.written[run] += self._readers[run].feed(ended)
 
     def copied(self) -> dict[str, list[Record]]:
@@ -108,14 +108,14 @@ async def reopened(tapes: Mapping[str, Sequence[Record]], write_s: float) -> Run
     """Return the store that the next start of the proxy finds, with the endings that recovery writes."""
     store = RunStore(0.0)
     for stream, records in tapes.items():
-        whole = records if records[-1].kind == "end" else _recovered(records)
+        whole = records if records[-1].kind == "end" else recovered(records)
         await store.create(stream)
         await store.append(stream, whole)
     store.write_s = write_s
     return store
 
 
-def _recovered(records: Sequence[Record]) -> list[Record]:
+def recovered(records: Sequence[Record]) -> list[Record]:
     lines = b"".join(map(encode, records))
     with tempfile.NamedTemporaryFile(suffix=".tape") as file:
         file.write(lines)
@@ -163,7 +163,7 @@ class Telling:
         self.refused: list[bool] = [each.fault == "refused" for agent in story.agents for each in agent.replies]
         self.refusals = sum(self.refused)
         #: Attempts that ran when the proxy was killed, and may have been on their way to the tape.
-        self.unwritten = 0
+        self.unwritten: int = 0
         self._up = trio.Event()
         self._known = {number: trio.Event() for number in range(len(story.agents))}
 
@@ -352,20 +352,14 @@ class Telling:
                 self.told.wrong.append(f"a viewer of {run} never saw its end")
 
     async def _visit(
-        self, run: str, viewer: Viewer, visit: Visit, resume: str, last: int, pause_s: float
+        self, run: str, viewer: Viewer, visit: Visit, resume: str, last: int, pause_s: float, /
     ) -> Seen | None:
-        named, after = _resumed(resume, last, visit.choice)
-        self.told.seen[f"resume: {resume}"] += 1
-        headers = [f"Last-Event-ID: {named}"] if named and not visit.query else []
-        query = f"?last_event_id={named}" if named and visit.query else ""
-        if named == "+":
-            after = 0
+        seen, sent = self.asked(run, visit, resume, last)
         client, store = await self._connected(viewer.capacity)
-        seen = Seen(run, after)
         self._watch(client, store, seen)
         until_t = inf if visit.stay_s is None else trio.current_time() + visit.stay_s
         with trio.move_on_at(until_t), suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            await client.send(post(b"", *headers, path=f"{RUNS}/{run}/events{query}", method="GET"))
+            await client.send(sent)
             while not seen.whole and await client.receive():
                 await trio.sleep(pause_s)
                 answer = transcript_of(seen.raw)
@@ -376,11 +370,20 @@ class Telling:
                 "fin" if visit.stay_s is None else visit.leave
             ]()
         answer = transcript_of(seen.raw)
-        if answer is not None and answer.status not in (200, 503):
+        if answer is not None and answer.status not in (200, 503) and not self.unknown(run):
             self.told.wrong.append(f"a viewer of {run} was answered {answer.status} {answer.body[:200]!r}")
             return None
         seen.whole = seen.whole and answer is not None and answer.status == 200
         return seen
+
+    def asked(self, run: str, visit: Visit, resume: str, last: int) -> tuple[Seen, bytes]:
+        """Return a visit that begins, and its request."""
+        named, after = _resumed(resume, last, visit.choice)
+        self.told.seen[f"resume: {resume}"] += 1
+        headers = [f"Last-Event-ID: {named}"] if named and not visit.query else []
+        query = f"?last_event_id={named}" if named and visit.query else ""
+        sent = post(b"", *headers, path=f"{RUNS}/{run}/events{query}", method="GET")
+        return Seen(run, 0 if named == "+" else after), sent
 
     def _watch(self, client: Client, store: RunStore, seen: Seen) -> None:
         """L6: compare each frame with what is written, when the server hands it to its socket."""
@@ -394,9 +397,8 @@ class Telling:
             seen.raw += bytes(data[:taken])
             fresh = seen.frames[checked:]
             checked += len(fresh)
-            written = store.written.get(seen.run, [])
             for frame in fresh:
-                if frame not in written[number_of(frame) - 1 : number_of(frame)]:
+                if not self.is_written(store, seen.run, frame):
                     self.told.wrong.append(f"L6: {seen.run} showed {frame!r} before it was written")
             return taken
 
@@ -404,7 +406,15 @@ class Telling:
 
     # -- what must hold -----------------------------------------------------------------------------------------------
 
-    async def _judge(self, home: House) -> None:
+    def is_written(self, store: RunStore, run: str, frame: bytes, /) -> bool:
+        """Whether an event may be shown now."""
+        return frame in store.written.get(run, [])[number_of(frame) - 1 : number_of(frame)]
+
+    def unknown(self, _: str, /) -> bool:
+        """Whether this run may not be found now."""
+        return False
+
+    async def _judge(self, home: House, /) -> None:
         """After all agents and viewers."""
         told = self.told
         with trio.move_on_after(1_000) as waited:
@@ -414,7 +424,7 @@ class Telling:
         rows = await self.store.list(Filter(), 1_000)
         attempts = 0
         for run in sorted({row.run for row in rows if row.run}):
-            tapes = [tape if tape[-1].kind == "end" else _recovered(tape) for tape in await records_of(self.store, run)]
+            tapes = [tape if tape[-1].kind == "end" else recovered(tape) for tape in await records_of(self.store, run)]
             frames = history_of(tapes)
             attempts += sum(record.kind == "attempt" for tape in tapes for record in tape)
             told.wrong += wrong_with(frames, run)
@@ -507,9 +517,9 @@ def _window(story: Story) -> Generator[None]:
         module.WINDOW_BYTES_MAX = kept
 
 
-async def _play(story: Story, told: Told) -> None:
-    with trio.fail_after(40_000), _window(story):
-        telling, over = Telling(story, told), trio.Event()
+async def _play(telling: Telling) -> None:
+    with trio.fail_after(40_000), _window(telling.story):
+        over, story = trio.Event(), telling.story
         async with trio.open_nursery() as nursery:
             nursery.start_soon(telling.serve, over)
             async with trio.open_nursery() as clients:
@@ -520,7 +530,7 @@ async def _play(story: Story, told: Told) -> None:
             over.set()
 
 
-def play(story: Story) -> Told:
+def play(story: Story, telling: Callable[[Story, Told], Telling] = Telling) -> Told:
     """Tell one story. Its order of tasks is a function of the seed (as in runs.py)."""
     core: Any = sys.modules["trio._core._run"]
     kept = core._r, core._ALLOW_DETERMINISTIC_SCHEDULING
@@ -530,7 +540,7 @@ def play(story: Story) -> Told:
         told.seen.update(f"fault: {reply.fault}" for reply in agent.replies)
         told.seen[f"answer: {agent.answer}"] += 1
     try:
-        trio.run(_play, story, told, clock=trio.testing.MockClock(autojump_threshold=0))
+        trio.run(_play, telling(story, told), clock=trio.testing.MockClock(autojump_threshold=0))
     except Exception as error:  # noqa: BLE001 - it is reported with its seed
         told.wrong.append(f"the story failed: {_deepest(error)!r}")
     finally:
@@ -561,7 +571,7 @@ def _least(count: int) -> dict[str, int]:
     return {**found, **dict.fromkeys([*CLOSING, "run.waiting_for_tools", "tool.completed"], count // 10)}
 
 
-def main() -> int:
+def main(played: Callable[[int], Told] = played) -> int:
     """Tell stories by their numbers; return 1 where anything is wrong."""
     count = int(sys.argv[1])
     first = int(sys.argv[3]) if sys.argv[2:3] == ["--first"] else 0

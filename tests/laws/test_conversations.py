@@ -22,7 +22,7 @@ from trio.testing import MockClock
 
 from tests.laws.variants import FULL
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.proxy.store_cases import opened_files
+from tests.proxy.store_cases import fates_in, opened_files
 from tests.support.house import DONE, HEAD, House, finish, frame, house, role, text
 from wiretape.events.core.lifecycle import TERMINAL
 from wiretape.events.emit import Summariser
@@ -216,9 +216,9 @@ class World:
         async with house(self.provider.script(), store=memory) as home:
             for step in steps:
                 if step.restart:
-                    before = {stream: await store.fates(stream, LATER_S) for stream in home.streams}
+                    before = {stream: await fates_in(memory, stream, LATER_S) for stream in home.streams}
                     await store.restart(home.streams)
-                    assert before == {stream: await store.fates(stream, LATER_S) for stream in home.streams}
+                    assert before == {stream: await fates_in(memory, stream, LATER_S) for stream in home.streams}
                 await self.turn(home, step)
             await self.check(memory, home.streams)
             self.tapes = {stream: await home.tape(stream) for stream in home.streams}
@@ -268,7 +268,7 @@ class World:
 
     async def check(self, store: Store, streams: Sequence[str]) -> None:
         """Check that every call has ended once, and in the right way where that is known."""
-        fates = {stream: await store.fates(stream, LATER_S) for stream in streams}
+        fates = {stream: await fates_in(store, stream, LATER_S) for stream in streams}
         for stream in streams:
             summariser = Summariser()
             async for batch in store.read(stream):

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.laws import run_machines
 from tests.laws.run_laws import RunStore, Telling, played
+from tests.support.machines import Agreement
 from wiretape.events.tape.record import Record
 from wiretape.proxy.runs.live import Live
 
@@ -18,6 +20,21 @@ def test_seeded_stories(tens: int) -> None:
         assert played(seed).wrong == [], f"repeat it with: python -m tests.laws.run_laws 1 --first {seed}"
 
 
+@pytest.mark.slow
+def test_seeded_stories_on_three_machines() -> None:
+    for seed in range(10):
+        repeat = f"repeat it with: python -m tests.laws.run_machines 1 --first {seed}"
+        assert run_machines.played(seed).wrong == [], repeat
+
+
+def test_turns_that_begin_without_a_claim_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def claim(*_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(Agreement, "claim", claim)
+    assert all(run_machines.played(seed).wrong for seed in (30, 97))
+
+
 # -- each check can fail ----------------------------------------------------------------------------------------------
 
 
@@ -28,8 +45,8 @@ def wrong_of(seeds: Sequence[int]) -> str:
 def test_an_event_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     read: Callable[..., None] = Live.read
 
-    def forgetful(self: Any, records: Sequence[Record]) -> None:
-        read(self, records)
+    def forgetful(self: Any, stream: str, records: Sequence[Record]) -> None:
+        read(self, stream, records)
         if len(self._window) > 3:
             self._window[-1] = b": nothing\n\n"
 

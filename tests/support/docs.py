@@ -10,6 +10,7 @@ from typing import get_args
 
 from typer.testing import CliRunner
 
+from tests.bench import capacity
 from wiretape import __version__
 from wiretape.events.core import limits as core_limits
 from wiretape.events.core.json_text import as_object, as_text
@@ -273,6 +274,11 @@ def http_api(page: str) -> str:
 
 
 #: From the page as it is to the page as it should be.
+def how_large(_: str) -> str:
+    """Return the page on capacity, which is computed as a whole."""
+    return capacity.page()
+
+
 DOCUMENTS = {
     "concepts/tool-calls.md": lifecycle,
     "reference/events.md": events,
@@ -286,6 +292,7 @@ DOCUMENTS = {
     "reference/limits.md": limits,
     "reference/repairs.md": repairs,
     "reference/openapi.json": openapi,
+    "internals/capacity.md": how_large,
 }
 
 

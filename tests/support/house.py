@@ -42,6 +42,8 @@ from wiretape.proxy.upstream.transport import UpstreamTransport
 ASKED: Final[Mapping[str, Any]] = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
 
 #: The head of an upstream's event stream, in chunks.
+#: When virtual time begins, in seconds since 1970.
+EPOCH_S: Final = 1_700_000_000.0
 HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -323,4 +325,4 @@ async def house(
 
 def _wall() -> float:
     """Seconds since 1970 in virtual time."""
-    return 1_700_000_000.0 + trio.current_time()
+    return EPOCH_S + trio.current_time()

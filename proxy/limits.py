@@ -158,6 +158,18 @@ RUNS_UNREAD_S: Final = 604_800.0
 #: Runs of one page: each is folded from its tapes.
 RUNS_PAGE_MAX: Final = 100
 
+#: How often a viewer's machine looks for the next turn of a run, which may begin on any other: less and less often.
+RUN_LOOK_S: Final = 0.25
+RUN_LOOK_MAX_S: Final = 2.0
+
+#: How often a stream whose readers here have gone asks for those of other machines, whose leases last three times that.
+READERS_ASKED_S: Final = 5.0
+
+#: How often a machine looks for what others ask it; and how long it may take to answer: it may have to ask the upstream
+#: of a run.
+SHARED_LOOK_S: Final = 0.25
+SHARED_ANSWER_S: Final = 40.0
+
 #: Silence before a reader of `/events` gets a comment: proxies in between close after 30 to 60 s.
 FOLLOW_KEEPALIVE_S: Final = 15.0
 
@@ -403,6 +415,19 @@ JUDGED_BYTES_MAX: Final = 16 * 1024
 #: reuses its ids makes hundreds in a week of `list_dir:0` without arguments.
 SAME_CALLS_MAX: Final = 1_000
 
+#: Wait for what other processes know of streams: then what is here is served without it.
+SOURCE_WAIT_S: Final = 2.0
+#: A stream that has ended elsewhere is known here by then: it ends DRAIN_TIMEOUT_S after its client has the last frame,
+#: and is shipped within 50 ms.
+ELSEWHERE_LATE_S: Final = 0.5
+ELSEWHERE_AGAIN_S: Final = 0.05
+
+#: Clocks of machines that NTP keeps differ by milliseconds.
+CLOCKS_APART_MAX_S: Final = 0.5
+
+#: Pairs of a call and a result that are compared without a thread: 1.5 ms.
+LINKED_INLINE_MAX: Final = 20_000
+
 #: Arguments of the calls of one turn that are hashed to link results to them: 130,000 tokens, more than any model
 #: sends in a turn, and 10 ms. Calls beyond it have no link and no duration.
 DIGESTED_BYTES_MAX: Final = 512 * 1024
@@ -417,8 +442,8 @@ LOCK_LOOKS_MAX: Final = 100
 LOCK_LOOK_S: Final = 0.005
 
 #: Pauses before an unknown call is looked up again while the upstream works: a stream ends within 0.25 s after its
-#: client has the last frame (DRAIN_TIMEOUT_S).
-LOOK_UP_AGAIN_S: Final = (0.02, 0.1, 0.5)
+#: client has the last frame (DRAIN_TIMEOUT_S), and what ended in another process is known 20 to 50 ms later.
+LOOK_UP_AGAIN_S: Final = (0.02, 0.04, 0.1, 0.5)
 
 #: One answer of an upstream about a run, its output included.
 RUN_ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -461,3 +486,84 @@ OTEL_SILENCE_US: Final = 5_000_000
 
 #: Models that metrics tell apart.
 METRICS_MODELS_MAX: Final = 20
+
+#: A store in PostgreSQL: the longest silence before an answer; one statement with the way of its values, which may be
+#: 100 MB; and how often the server looks whether anybody waits for its answer.
+STORE_ANSWER_S: Final = 8.0
+STORE_STATEMENT_S: Final = 300.0
+STORE_LOOK_S: Final = 4.0
+
+#: Questions to it at once, and how long those who follow rest after one that failed.
+STORE_PLACES: Final = 4
+STORE_PROBE_S: Final = 0.5
+
+#: Streams of other proxies that are followed. Pauses between two looks: while records come, and in a silence;
+#: compressed bytes that are unpacked without a thread; lines that wait for a slow reader; and the pause between two
+#: looks for the ends of many streams.
+TAIL_POLL_S: Final = (0.02, 0.25)
+TAIL_INLINE_BYTES: Final = 64 * 1024
+TAIL_WAITING_BYTES: Final = 256 * 1024
+TAIL_LOOK_UP_S: Final = 0.1
+
+#: How long a proxy that stops ships what its streams ended with; the next start ships the rest.
+STORE_LAST_S: Final = 2.0
+
+#: How far a machine's clock may be from the database's before `doctor` says so.
+CLOCKS_APART_S: Final = 2.0
+
+#: A proxy whose last sign of life is older is taken for dead: it gives one four times in this time.
+STORE_DEAD_S: Final = 10.0
+
+#: What one COPY hands to libpq at once: larger pieces are slower (psycopg's own bound).
+STORE_COPY_BYTES: Final = 128 * 1024
+
+#: Shipping to PostgreSQL. From the first record that waits until a pack is sent: one for each record would cost 60 us a
+#: record. About how many bytes a pack has, is compressed on the loop (0.3 ms), and has of one tape.
+SHIP_FLUSH_S: Final = 0.02
+SHIP_FLUSH_BYTES: Final = 1024 * 1024
+SHIP_INLINE_BYTES: Final = 512 * 1024
+SHIP_READ_BYTES: Final = 64 * 1024
+
+#: Bytes that wait in memory for the database; beyond it they are read from the tapes.
+SHIP_HELD_BYTES_MAX: Final = 8 * 1024 * 1024
+
+#: Streams that end within this time are sealed together.
+SHIP_GATHER_S: Final = 0.05
+
+#: Ended streams whose rows wait in memory (3 MB), streams found on disk at once (1 MB), and tapes
+#: that are read together.
+SHIP_QUEUE_MAX: Final = 1_000
+SHIP_SCAN_MAX: Final = 10_000
+SHIP_TAPES: Final = 64
+
+#: How far behind the cursor a start looks: two streams that end at once may be sealed in either order. How often the
+#: cursor is written.
+SHIP_SLACK_S: Final = 5.0
+SHIP_CURSOR_S: Final = 30.0
+
+#: How long ago the tapes ended that are looked up again if the database lost what it had.
+SHIP_LOST_S: Final = 3_600.0
+
+#: The longest pause between two connections that fail, and between two looks at partitions and dead writers.
+SHIP_RETRY_MAX_S: Final = 5.0
+SHIP_TIDY_S: Final = 60.0
+
+#: The smallest `memory_max_bytes`, for each worker: an idle process takes about as much.
+MEMORY_MAX_BYTES_MIN: Final = 64 * 1024**2
+
+#: Workers of one server: their number is one byte of a stream's id.
+WORKERS_MAX: Final = 256
+
+#: Before a worker that ended is started again: at first, and at most, which also is how long one must have run to be
+#: restarted at once again.
+RESTART_FIRST_S: Final = 0.1
+RESTART_MOST_S: Final = 5.0
+
+#: How long a request waits for a worker that is being restarted: an interpreter and a recovery take one to two seconds.
+WORKER_AWAY_S: Final = 5.0
+
+#: How long a question to another worker may take. One that is suspended is then answered for by its folder.
+WORKER_ANSWER_S: Final = 1.0
+
+#: How often it looks for that worker.
+WORKER_LOOK_S: Final = 0.05

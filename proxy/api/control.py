@@ -49,7 +49,8 @@ def control_app(streams: StreamsApi, *, metrics: Metrics, log_error: Callable[..
     @route("/wiretape/metrics")
     async def get_metrics() -> Response:
         exemplars = "application/openmetrics-text" in request.headers.get("Accept", "")
-        return Response(metrics.text(exemplars=exemplars), 200, content_type=_METRICS[exemplars])
+        text = metrics.text(exemplars=exemplars, of=await metrics.together() if metrics.together else None)
+        return Response(text, 200, content_type=_METRICS[exemplars])
 
     @route("/wiretape/openapi.json")
     async def get_openapi() -> Response:

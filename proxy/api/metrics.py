@@ -4,18 +4,20 @@ No label comes from a request: routes come from the configuration, endings and s
 counted as `other`, so that the configuration alone bounds the number of series.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, product
-from operator import attrgetter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, product
+from operator import add, attrgetter
 from pathlib import Path
 from shutil import disk_usage
-from typing import TYPE_CHECKING, Final, get_args
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import trio
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar, Sample
 
 import wiretape
 from wiretape.events.core.lifecycle import State
@@ -27,8 +29,9 @@ from ..store.store import WRITE_S, WriteTimes
 
 if TYPE_CHECKING:
     from ..relay.recording import Ended
+    from ..store.postgres.ship import Shipper
 
-__all__ = ["Metrics"]
+__all__ = ["Families", "Metrics", "counters_of", "families_of", "summed"]
 
 _ENDINGS: Final = frozenset(get_args(Ending))
 _STATES: Final = frozenset(state.value for state in State)
@@ -37,6 +40,18 @@ _DURATION_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 30
 _SILENCE_S: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 #: From a cached first token to a model that thinks for ten minutes.
 _TTFT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+#: Name, help text, type and samples of each family, as JSON.
+Families = list[list[Any]]
+#: What is the same for all processes of a machine, or for which a sum means nothing.
+_NOT_SUMMED: Final[Mapping[str, Callable[[float, float], float]]] = {
+    "wiretape_build_info": max,
+    "wiretape_disk_free_bytes": min,
+    "process_start_time_seconds": min,
+    "wiretape_ship_lag_seconds": max,
+    "wiretape_ship_connected": min,
+    "wiretape_ship_fenced": max,
+}
 
 #: The help text and the labels of each counter.
 _COUNTERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -71,6 +86,10 @@ class Metrics(Collector):
         self.log_lines_dropped: Callable[[], float] = float
         self.write_times = WriteTimes()
         self.warn: Callable[..., None] = lambda *_, **_fields: None
+        #: Returns what all processes count that serve together; None if this is the only one.
+        self.together: Callable[[], Awaitable[Iterable[Families]]] | None = None
+        #: What ships tapes to a shared store, if there is one.
+        self.shipping: Shipper | None = None
         self._next_line: dict[str, float] = {}
         self._registry = registry = CollectorRegistry()
         self._counters = {
@@ -162,9 +181,12 @@ class Metrics(Collector):
         samples = [sample for metric in self._counters["wiretape_refused_total"].collect() for sample in metric.samples]
         return {sample.labels["status"]: int(sample.value) for sample in samples if sample.name.endswith("_total")}
 
-    def text(self, *, exemplars: bool = False) -> bytes:
-        """Return all metrics in Prometheus's text format, or in OpenMetrics, which alone has exemplars."""
-        return openmetrics.generate_latest(self) if exemplars else generate_latest(self)  # type: ignore[no-untyped-call]
+    def text(self, *, exemplars: bool = False, of: Iterable[Families] | None = None) -> bytes:
+        """Return all metrics, or the sums `of` several processes, in Prometheus's text format, or in OpenMetrics, which
+        alone has exemplars.
+        """
+        shown: Any = self if of is None else SimpleNamespace(collect=lambda: _metrics_of(summed(of)))
+        return openmetrics.generate_latest(shown) if exemplars else generate_latest(shown)  # type: ignore[no-untyped-call]
 
     def collect(self) -> Iterator[Metric]:
         """Yield our counters, without the `_created` series, and what others count."""
@@ -186,3 +208,57 @@ class Metrics(Collector):
         buckets = list(zip((*map(str, WRITE_S), "+Inf"), accumulate(times.counts), strict=True))
         name, what = "wiretape_log_write_seconds", "Write of one batch of records."
         yield HistogramMetricFamily(name, what, buckets=buckets, sum_value=times.sum_s)
+        if (ship := self.shipping) is not None:
+            for gauge, what, value in (
+                ("lag_seconds", "How long the oldest record that the store lacks has been on a tape.", ship.lag_s),
+                ("connected", "Whether the store takes records now.", ship.connected),
+                ("fenced", "Whether another proxy has the name of this one, which ships nothing.", ship.fenced),
+            ):
+                yield GaugeMetricFamily(f"wiretape_ship_{gauge}", what, value=value)
+            for count, what, value in (
+                ("records", "Records that the store has taken.", ship.records),
+                ("refused_streams", "Streams that others had ended before all of them was shipped.", len(ship.refused)),
+                ("expired_streams", "Streams that expired here before the store had them.", ship.expired_streams),
+            ):
+                yield CounterMetricFamily(f"wiretape_ship_{count}_total", what, value=value)
+
+
+# -- metrics of several processes --------------------------------------------------------------------------------------
+
+
+def families_of(metrics: Iterable[Metric]) -> Families:
+    """Return what metrics say now as JSON."""
+    return [
+        [
+            each.name,
+            each.documentation,
+            each.type,
+            [[*one[:3], one.exemplar and [*one.exemplar]] for one in each.samples],
+        ]
+        for each in metrics
+    ]
+
+
+def counters_of(families: Families) -> Families:
+    """Return the families that never fall."""
+    return [family for family in families if family[2] in ("counter", "histogram")]
+
+
+def summed(each: Iterable[Families]) -> Families:
+    """Return the sums of several processes; of exemplars the last one."""
+    found: dict[str, tuple[str, str, dict[Any, list[Any]]]] = {}
+    for name, what, kind, samples in chain.from_iterable(each):
+        known = found.setdefault(name, (what, kind, {}))[2]
+        together: Callable[[float, float], float] = _NOT_SUMMED.get(name, add)
+        for sample, labels, value, exemplar in samples:
+            before = known.setdefault((sample, *sorted(labels.items())), [sample, labels, None, None])
+            before[2:] = [value if before[2] is None else together(before[2], value), exemplar or before[3]]
+    return [[name, what, kind, [*known.values()]] for name, (what, kind, known) in found.items()]
+
+
+def _metrics_of(families: Families) -> Iterator[Metric]:
+    for name, what, kind, samples in families:
+        metric = Metric(name, what, kind)
+        for sample, labels, value, exemplar in samples:
+            metric.samples.append(Sample(sample, labels, value, None, exemplar and Exemplar(*exemplar)))
+        yield metric

@@ -234,7 +234,8 @@ ENDPOINTS: Final = (
     Endpoint(
         "get",
         "/wiretape/streams",
-        "List your streams, the latest first; with `follow=1` as NDJSON, each row whenever it changes.",
+        "List your streams, the latest first; with `follow=1` as NDJSON, each row whenever it changes. "
+        "Of several machines, `X-Wiretape-Partial` names what a page lacks: all of the `store`, or of a `search`.",
         {200: object_schema({"streams": _list(_ref("Stream")), "next": _maybe(_TEXT)})},
         parameters={
             "query model": _TEXT,
@@ -404,7 +405,7 @@ _ERRORS: Final = {
     429: "Too many runs of this caller are active.",
     501: "Runs need `requests = full`; comparing needs the command line's server.",
     502: "The upstream of a relayed run did not answer.",
-    503: "There is no room for the request now.",
+    503: "There is no room for the request now, or the store cannot be reached.",
 }
 _IN_PATHS: Final = {"place": _TEXT, "stream": _TEXT, "run_id": _RUN_ID, "response_id": _TEXT}
 

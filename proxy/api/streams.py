@@ -11,7 +11,8 @@ function of the tape and the profile, the same for every reader. A reader that s
 import base64
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Final, cast, get_args
 
@@ -32,13 +33,21 @@ from wiretape.events.wire.sse import BOM, Decoder, Frame, parse_block
 from ..limits import FOLLOW_KEEPALIVE_S, OWNERS_MAX, SLICE_RECORDS
 from ..memory import Charge
 from ..relay.app import Registry
-from ..relay.delivery import Delivery
-from ..relay.http_responses import Answer, AnswerError, error, not_earlier
+from ..relay.http_responses import Answer, AnswerError, busy, error, not_earlier
 from ..security.access import OPERATOR
-from ..store.catalogue_row import NO_FATES, CatalogueRow, Fate, StreamRow, fated
+from ..store.catalogue_row import NO_FATES, CatalogueRow, Fate, StreamRow, fated, row_of
 from ..store.folder import is_stream_id
 from ..store.query import Query, QueryError, parse_query
-from ..store.store import PAGE_MAX, Batches, SearchError, Store, StoreError
+from ..store.store import (
+    PAGE_MAX,
+    Batches,
+    SearchError,
+    Store,
+    StoreError,
+    StreamMissingError,
+    UnreachableError,
+    fates_of,
+)
 
 __all__ = [
     "Following",
@@ -46,6 +55,7 @@ __all__ = [
     "bad_parameter",
     "flag",
     "hidden",
+    "hiding",
     "not_found",
     "place_of",
     "row_json",
@@ -86,36 +96,53 @@ class StreamsApi:
         #: The callers of the streams requested last. They never change.
         self._owners: dict[str, str] = {}
 
-    async def page(self, caller: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return one page of the caller's streams, the latest first."""
+    async def page(self, caller: str, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+        """Return one page of the caller's streams, the latest first, and what it lacks: of `store`, or of `search`."""
         (which, live), limit = self._filter(caller, query), _limit(query)
-        rows: list[StreamRow] = []
+        rows, lacks = list[StreamRow](), ""
         wanted = min(limit + 1, PAGE_MAX)  # one more than is shown, to know whether another page follows
         while True:
             try:
                 page = await self.store.list(which, wanted)
             except SearchError as unable:
                 raise _bad_filter(str(unable)) from unable
-            rows += [row for row in page if live is None or self._is_live(row) == live]
+            if self.store.partial:
+                lacks = "search" if which.text else "store"
+            running = () if live is None else await self.live(page)
+            rows += [row for row in page if live is None or (row.stream in running) == live]
             if len(rows) > limit or len(page) < wanted:
                 break
             which = replace(which, before=page[-1])
         last = rows[limit - 1].cursor if len(rows) > limit else None
-        return {"streams": [self.row_json(await self.fated(row)) for row in rows[:limit]], "next": last}
+        return {"streams": await self.listed(rows[:limit]), "next": last}, lacks
 
-    async def fated(self, row: StreamRow) -> StreamRow:
-        """Return the row with what became of the calls that its stream handed over."""
-        found = await self.store.rows(row.stream) if row.handed_over else None
-        return row if found is None else fated(row, found.calls, await self.store.fates(row.stream, self.wall()))
+    async def listed(self, rows: Sequence[StreamRow]) -> list[dict[str, Any]]:
+        """Return rows as JSON: of streams that run here as far as they have come, and what became of calls."""
+        live, listed = await self.live(rows), list[dict[str, Any]]()
+        known = await self.store.rows([row.stream for row in rows if row.handed_over])
+        for row in rows:
+            running, found = self.registry.rows(row.stream), known.get(row.stream)
+            if found is not None:
+                row = fated(row, found.calls, await fates_of(self.store, found, self.wall()))  # noqa: PLW2901
+            elif running is not None and not row.ending:
+                row = running.stream  # noqa: PLW2901
+            listed.append(row_json(row, live=row.stream in live))
+        return listed
 
-    def row_json(self, row: StreamRow) -> dict[str, Any]:
-        """Return a row as JSON; of a stream that runs, as far as it has come."""
-        rows = self.registry.rows(row.stream) if (live := self._is_live(row)) else None
-        return row_json(row if rows is None else rows.stream, live=live)
+    async def live(self, rows: Iterable[StreamRow]) -> Collection[str]:
+        """Return those of these streams that run, here or elsewhere; a tape that was cut has no ending either."""
+        open_ = [row.stream for row in rows if not row.ending]
+        here = self.registry.live.keys() & open_
+        return here.union(await self.store.running([stream for stream in open_ if stream not in here]))
 
     async def rows(self, stream: str) -> CatalogueRow | None:
         """Return all rows of a stream, of one that runs as far as it has come."""
-        return self.registry.rows(stream) or await self.store.rows(stream)
+        found = self.registry.rows(stream) or (await self.store.rows([stream])).get(stream)
+        if found is None and await self.store.running([stream]):
+            with suppress(StoreError):  # expired meanwhile
+                summarised = await self._summarised(self.store.read(stream))
+                found = row_of(stream, summarised.summary, summarised.repairs)
+        return found
 
     def _filter(self, caller: str, query: Mapping[str, str]) -> Query:
         """Return what the parameters choose; `q` and the others must all hold."""
@@ -147,28 +174,31 @@ class StreamsApi:
             live,
         )
 
-    def _is_live(self, row: StreamRow) -> bool:
-        """Return whether the stream runs; a tape that was cut has no ending either."""
-        return not row.ending and row.stream in self.registry.live
-
     async def one(self, caller: str, stream: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return one stream's summary."""
         began = trio.current_time()
         whole = flag(query, "whole") or False
         batches = await self.open(caller, stream, began)
-        summarised = Summariser()
-        try:
-            async with self.summarising:
-                async for batch in batches:
-                    for at in range(0, len(batch), SLICE_RECORDS):
-                        summarised.feed(*batch[at : at + SLICE_RECORDS])
-                        await trio.lowlevel.checkpoint()
-            called = next(summarised.summary.wire.calls(), None) is not None
-            fates = await self.store.fates(stream, self.wall()) if called else NO_FATES
-        except StoreError:  # expired meanwhile
-            raise await hidden(began) from None
+        # First: of a stream that ends meanwhile the end is read, or at least not missed.
         live = stream in self.registry.live
+        live = live or (not self.store.holds(stream) and stream in await self.store.running([stream]))
+        try:
+            summarised, fates = await self._summarised(batches), NO_FATES
+            if next(summarised.summary.wire.calls(), None) is not None:
+                found = (await self.store.rows([stream])).get(stream)
+                fates = fates if found is None else await fates_of(self.store, found, self.wall())
+        except StoreError as gone:  # expired meanwhile
+            raise await hidden(began, away=isinstance(gone, UnreachableError)) from None
         return summary_json(stream, summarised, live=live, whole=whole, damage=batches.damage, fates=fates)
+
+    async def _summarised(self, batches: Batches) -> Summariser:
+        summarised = Summariser()
+        async with self.summarising:
+            async for batch in batches:
+                for at in range(0, len(batch), SLICE_RECORDS):
+                    summarised.feed(*batch[at : at + SLICE_RECORDS])
+                    await trio.lowlevel.checkpoint()
+        return summarised
 
     async def events(
         self, caller: str, stream: str, query: Mapping[str, str], last_event_id: str | None, held: Charge | None = None
@@ -180,33 +210,53 @@ class StreamsApi:
             raise bad_parameter("profile", " or ".join(get_args(Profile)))
         await self.open(caller, stream, began)
         after = place_of(query.get("last_event_id", "") if last_event_id is None else last_event_id)
-        try:
-            following = Following(self.store, stream, profile=profile, after=after)
-            following.held = held
-        except StoreError:
-            raise await hidden(began) from None
-        return following.frames(self.registry.live.get(stream))
+        following = Following(self.store, stream, profile=profile, after=after)
+        async with hiding(began):
+            await following.begin(held)
+        live, shared = self.registry.live.get(stream), self.store.shared
+        if shared is not None and not self.store.holds(stream):
+            return following.frames(shared.reading(stream))
+        return following.frames(nullcontext() if live is None else live.read())
 
     async def tape(self, caller: str, stream: str, held: Charge | None = None) -> AsyncGenerator[bytes]:
         """Return the body of one stream's tape."""
-        batches = await self.open(caller, stream, trio.current_time())
+        began = trio.current_time()
+        batches = await self.open(caller, stream, began)
         batches.held = held
-        return _tape(batches)
+        async with hiding(began):
+            return _tape(await _first_of(batches), batches)
 
     async def open(self, caller: str, stream: str, began: float) -> Batches:
         """Return the tape if the caller may see it; raise `AnswerError` otherwise."""
+        away = False
         try:
-            if is_stream_id(stream) and (caller == OPERATOR or await self._owner(stream) == caller):
-                return self.store.read(stream)
-        except (StoreError, TapeError, StopAsyncIteration):
+            if is_stream_id(stream):
+                if await self._owner(stream) == caller or caller == OPERATOR:
+                    return self.store.read(stream)
+                # As for a stream that is not here: what is elsewhere, and that it cannot be asked, looks the same.
+                await self.store.running([stream])
+                away = bool(self.store.partial)
+        except UnreachableError:
+            away = True
+        except StoreError:
             pass
-        raise await hidden(began)
+        raise await hidden(began, away=away)
+
+    async def shows(self, caller: str, stream: str) -> bool:
+        """Return whether the caller may see a stream."""
+        try:
+            return await self._owner(stream) == caller or caller == OPERATOR
+        except StoreError:
+            return False
 
     async def _owner(self, stream: str) -> str | None:
         """Return a stream's caller, remembered so that repeated requests neither read tapes nor measure time."""
         owner = self._owners.pop(stream, None)
         if owner is None:
-            first, *_ = await anext(self.store.read(stream))
+            try:
+                first, *_ = await anext(self.store.read(stream))
+            except (TapeError, StopAsyncIteration):
+                return None
             given = first.keys.get("caller") if first.kind == "open" else None
             if not isinstance(given, str):
                 return None
@@ -217,9 +267,17 @@ class StreamsApi:
         return owner
 
 
-async def _tape(batches: Batches) -> AsyncGenerator[bytes]:
+async def _first_of(batches: Batches) -> list[Record]:
+    """Return the first batch, empty if a tape has none; what else is wrong with it is reported when it is read on."""
+    with suppress(StopAsyncIteration, TapeError):
+        return await anext(batches)
+    return []
+
+
+async def _tape(first: list[Record], batches: Batches) -> AsyncGenerator[bytes]:
     """Yield the lines of a tape, byte for byte, and any damage in a last line."""
     damage: list[dict[str, Any]] = []
+    yield b"".join(map(encode, first))
     try:
         async for batch in batches:
             yield b"".join([encode(record) for record in batch])
@@ -230,10 +288,19 @@ async def _tape(batches: Batches) -> AsyncGenerator[bytes]:
         yield dumps({"damage": damage}) + b"\n"
 
 
-async def hidden(began: float) -> AnswerError:
-    """Return the error for a hidden stream, when it reveals nothing."""
+@asynccontextmanager
+async def hiding(began: float) -> AsyncGenerator[None]:
+    """Raise `AnswerError` for a stream that has expired, or that is where it cannot be read now."""
+    try:
+        yield
+    except (StreamMissingError, UnreachableError) as gone:
+        raise await hidden(began, away=isinstance(gone, UnreachableError)) from None
+
+
+async def hidden(began: float, *, away: bool = False) -> AnswerError:
+    """Return the error for a hidden stream, or for any while the store is `away`, when it reveals nothing."""
     await not_earlier(began)
-    return AnswerError(not_found())
+    return AnswerError(busy("The store cannot be reached. Retry later.", "store_unreachable") if away else not_found())
 
 
 def row_json(row: StreamRow, *, live: bool) -> dict[str, Any]:
@@ -292,28 +359,29 @@ class Following:
     def __init__(
         self, store: Store, stream: str, *, profile: Profile | None = None, after: tuple[int, int] | None = None
     ) -> None:
-        """Raise StreamMissingError if there is no such stream."""
         #: Charged for long lines.
         self.held: Charge | None = None
         self._store = store
         self._stream = stream
         self._after = after
         self._emitter = Emitter(profile)
-        self._batches: Batches | None = store.follow(stream)
+        self._batches: Batches | None = None
         self._records: list[Record] = []
         self._next_n = 0
         self._ended = False
 
-    async def frames(self, live: Delivery | None) -> AsyncGenerator[bytes]:
-        """Yield what `take` returns. A running stream keeps its upstream while this is read."""
-        if live is not None:
-            live.readers += 1
-        try:
+    async def frames(self, reading: AbstractContextManager[None]) -> AsyncGenerator[bytes]:
+        """Yield what `take` returns; meanwhile the context keeps the upstream of a running stream."""
+        with reading:
             while (data := await self.take()) is not None:
                 yield data
-        finally:
-            if live is not None:
-                live.leave()
+
+    async def begin(self, held: Charge | None) -> None:
+        """Fetch the first records. Raise StoreError if there is no such stream."""
+        self.held, self._batches = held, self._store.follow(self._stream)
+        self._batches.held = held
+        self._records = await _first_of(self._batches)
+        self._next_n = self._records[-1].n + 1 if self._records else 0
 
     async def take(self) -> bytes | None:
         """Return the next frames, or a comment after a silence, or None at the end."""
@@ -343,7 +411,8 @@ class Following:
             self._ended = True
             return self.notice("damage", [fault._asdict() for fault in batches.damage]) if batches.damage else b""
         assert silence.cancelled_caught, "everything else returns"
-        self._batches = None  # its read may have taken a batch when the deadline cancelled it
+        if self._batches is not None and not self._batches.cancellable:
+            self._batches = None  # its read may have taken a batch when the deadline cancelled it
         return self.keepalive
 
     def notice(self, kind: str, value: Any) -> bytes:

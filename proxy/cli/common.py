@@ -24,6 +24,7 @@ __all__ = [
     "AsJson",
     "ConfigFile",
     "DataFolder",
+    "Database",
     "FailedError",
     "TapeName",
     "TapeNames",
@@ -60,7 +61,7 @@ def _tape_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return ids of streams for the completion of a shell, which completes files itself."""
     with suppress(FailedError, OSError):
         root = root_of(ctx.params.get("data"), ctx.params.get("config"))
-        return [path.stem for path in root.glob("*/*.tape") if path.name.startswith(incomplete)]
+        return [path.stem for path in root.rglob("*.tape") if path.name.startswith(incomplete)]
     return []
 
 
@@ -71,6 +72,10 @@ TapeName = Annotated[
 ]
 TapeNames = Annotated[list[str], typer.Argument(metavar="TAPE...", help=_ANY_TAPE, autocompletion=_tape_names)]
 DataFolder = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data folder.", show_default=False)]
+Database = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URL", help="The streams of all machines in this database.", show_default=False),
+]
 ConfigFile = Annotated[str | None, _FILE]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
@@ -182,15 +187,17 @@ def one_line_errors() -> Generator[None]:
     """Turn our own errors, alone in the group of a nursery or not, into `FailedError`."""
     from wiretape.events.core.errors import LocalError, WiretapeError
 
+    from ..config.model import ConfigError
+
     try:
         yield
     except BaseException as raised:
         error = _unwrapped(raised)
-        if isinstance(error, KeyboardInterrupt | OSError):
+        if isinstance(error, KeyboardInterrupt | OSError | FailedError):
             raise error from None
         if not isinstance(error, WiretapeError) or isinstance(error, LocalError):
             raise
-        raise FailedError(str(error), CANNOT_START) from error
+        raise FailedError(str(error), BAD_USAGE if isinstance(error, ConfigError) else CANNOT_START) from error
 
 
 def _unwrapped(error: BaseException) -> BaseException:

@@ -5,6 +5,7 @@ cannot be found, read or started; 130 if interrupted. Results go to stdout, logs
 stderr, each error in one line. Each verb imports what it needs when it runs.
 """
 
+import os
 import sys
 from contextlib import closing
 from functools import partial
@@ -17,8 +18,9 @@ from typer.core import TyperCommand
 import wiretape
 from wiretape.replay.cli import compare, inspect, play, reading, record, seal
 
-from . import otel
+from . import db, otel
 from .common import (
+    BAD_USAGE,
     CANNOT_START,
     FOUND_WRONG,
     INTERRUPTED,
@@ -56,6 +58,7 @@ app = typer.Typer(
 )
 _config = typer.Typer(help="Show the configuration.", rich_markup_mode=None)
 app.add_typer(_config, name="config")
+app.add_typer(db.app, name="db")
 app.add_typer(otel.app, name="otel")
 
 #: Options that a command does not define may be settings.
@@ -164,20 +167,22 @@ def _serve(
     """
     from ..config.urls import is_loopback
     from ..server.systemd import inherited
+    from ..workers.worker import VARIABLE, worker_from
 
+    started_as = os.environ.pop(VARIABLE, "")
     if sockets := inherited():
         addresses: list[tuple[str, int]] = [sock.getsockname()[:2] for sock in sockets]
         host, number = min(addresses, key=lambda address: is_loopback(address[0]))  # the least local one
         port = str(number)
     loaded = loaded_from(config, context, upstream=upstream, host=host, port=port, data=data)
+    worker = worker_from(started_as, loaded.config)
+    if worker is None:
+        warn_of_missing_keys(loaded.config)
+    if sockets and loaded.config.workers > 1:
+        raise FailedError("workers: need sockets of their own, not those of a socket unit", BAD_USAGE)
     import trio
 
-    from wiretape.replay.compare.side_by_side import side_by_side
-
     from ..log import Log, stderr_fd
-    from ..serve import run
-
-    warn_of_missing_keys(loaded.config)
 
     def on_ready(url: str) -> None:
         if not announce(announcement(url, loaded.config)):
@@ -190,7 +195,16 @@ def _serve(
 
     human = None if loaded.config.log_format is None else loaded.config.log_format == "text"
     with closing(Log(stderr_fd(), human=human, secrets=loaded.config.secrets)) as log:
-        trio.run(partial(run, loaded.config, log=log, on_ready=on_ready, inherited=sockets, compare=side_by_side))
+        if worker is None and loaded.config.workers > 1:
+            from ..workers.parent import Parent
+
+            raise typer.Exit(trio.run(Parent(loaded.config, log, on_ready).run))
+        from wiretape.replay.compare.side_by_side import side_by_side
+
+        from ..serve import run
+
+        serving = partial(run, loaded.config, log=log, inherited=sockets, compare=side_by_side, worker=worker)
+        trio.run(partial(serving, on_ready=on_ready if worker is None else worker.ready))
 
 
 def announcement(url: str, config: "Config") -> str:
@@ -274,14 +288,16 @@ def _reindex(*, data: DataFolder = None, config: ConfigFile = None, json_: AsJso
     """
     root = root_of(data, config)
     from ..store.catalogue import reindex
-    from ..store.folder import Folder
+    from ..store.folder import Folder, folders_in
 
-    with closing(Folder(root)) as folder:
-        count = reindex(folder)
+    counts: dict[Path, int] = {}
+    for each in folders_in(root):
+        with closing(Folder(each)) as folder:
+            counts[each] = reindex(folder)
     if json_:
-        echo(line_of({"data": str(root), "streams": count}))
+        echo(line_of({"data": str(root), "streams": sum(counts.values())}))
     else:
-        echo(f"{count} streams in {root / 'catalogue.db'}")
+        echo("\n".join(f"{count} streams in {folder / 'catalogue.db'}" for folder, count in counts.items()))
 
 
 @app.command("doctor", cls=_WithSettings, context_settings=_ANY_SETTING)

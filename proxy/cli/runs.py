@@ -19,7 +19,7 @@ from wiretape.events.folds.run import RunFold
 from wiretape.events.folds.run_events import CLOSED
 
 from ..store.catalogue_row import StreamRow
-from ..store.folder import holder
+from ..store.folder import folders_in, holder
 from .common import FOUND_WRONG, FailedError, escaped
 from .show import facts_table, seconds, table, when
 from .tapes import TapeFollower, read_tape, turns_of
@@ -41,7 +41,7 @@ def follow_run(root: Path, run: str, wrong: list[str]) -> Iterator[bytes]:
     """
     reader, seen = RunReader(), set[str]()
     while reader.run.status not in CLOSED:
-        held = holder(root) is not None
+        held = any(holder(folder) is not None for folder in folders_in(root))
         news = [path for path in turns_of(root, run) if path.stem not in seen]
         for path in news:
             seen.add(path.stem)

@@ -38,6 +38,7 @@ from .tapes import NO_END
 __all__ = [
     "ID_CHARS",
     "TextView",
+    "TimedEvents",
     "console",
     "event_json",
     "event_line",
@@ -72,17 +73,28 @@ def console() -> Console:
 
 def events_of(records: Iterable[Record]) -> Iterator[tuple[int, Event]]:
     """Yield each event with the time of its record, which may be a few records before the one that revealed it."""
-    seen: list[Event] = []
-    times: dict[int, int] = {}
-    emitter = Emitter(sink=seen.append)
+    timed = TimedEvents()
     for record in records:
-        times[record.n] = record.t
-        emitter.feed(record)
-        for event in seen:
+        yield from timed.feed(record)
+
+
+class TimedEvents:
+    """The events of a tape: `feed` its records in order."""
+
+    def __init__(self) -> None:
+        self._seen: list[Event] = []
+        self._times: dict[int, int] = {}
+        self._emitter = Emitter(sink=self._seen.append)
+
+    def feed(self, record: Record) -> Iterator[tuple[int, Event]]:
+        """Yield the events that this record reveals, each with its time."""
+        self._times[record.n] = record.t
+        self._emitter.feed(record)
+        for event in self._seen:
             if isinstance(event, Ended) and "ending" in record.keys:  # of a damaged tape the end knows more
                 event = replace(event, ending=record.keys["ending"])  # noqa: PLW2901
-            yield times.get(event.n, record.t), event
-        seen.clear()
+            yield self._times.get(event.n, record.t), event
+        self._seen.clear()
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ their tapes if it lacks them; live ones always from their tapes.
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from errno import ENOENT
@@ -20,10 +20,22 @@ from wiretape.events.core.errors import TapeError
 from wiretape.events.tape.record import Record, decode
 from wiretape.events.tape.tape import Damage
 
-from ..store.catalogue import SEARCHABLE, Rows, peek, read_row
-from ..store.catalogue_row import StreamRow, fated, opened_row, read_whole
+from ..store.catalogue import SEARCHABLE, peek, read_row
+from ..store.catalogue_row import (
+    AnswerRow,
+    CallRow,
+    CatalogueRow,
+    Fate,
+    Key,
+    StreamRow,
+    Wanted,
+    fated,
+    fates,
+    opened_row,
+    read_whole,
+)
 from ..store.files import mended
-from ..store.folder import LIVE, days_in, holder, tapes_in
+from ..store.folder import LIVE, data_folder, days_in, folders_in, holder, tapes_in
 from ..store.store import Filter, Term
 from ..store.tape_file import TapeReader, opened_for_reading, records_of
 from .common import BAD_USAGE, CANNOT_START, FailedError, root_of
@@ -33,11 +45,14 @@ __all__ = [
     "NO_END",
     "TapeFollower",
     "damage_of",
+    "fates_in",
+    "only_one",
     "paths_of",
     "read_tape",
     "rows_of",
     "run_named",
     "streams",
+    "tapes_in_folder",
     "tapes_of",
     "turns_of",
     "with_fates",
@@ -82,7 +97,7 @@ def paths_of(name: str, data: str | None, config: str | None, *, folders: bool =
             return turns_of(*run)
         root = root_of(data, config)
         by_id = tapes_of(root, name)
-        return [by_id[_only_one(by_id, name, "stream", root)]]
+        return [by_id[only_one(by_id, name, "stream", root)]]
     except FailedError as error:
         if error.code != CANNOT_START:
             raise
@@ -95,7 +110,7 @@ def run_named(name: str, data: str | None, config: str | None) -> tuple[Path, st
         return None
     root = root_of(data, config)
     found = [run for row in rows_of(root, Filter(runs=True), _ALL) if (run := row.run or "").startswith(name)]
-    return root, _only_one(found, name, "run", root)
+    return root, only_one(found, name, "run", root)
 
 
 def turns_of(root: Path, run: str) -> list[Path]:
@@ -113,18 +128,36 @@ def streams(root: Path, which: Filter, limit: int | None) -> tuple[list[StreamRo
     listed = [replace(row, flags=(*row.flags, *_faults(tapes.get(row.stream)))) for row in shown]
     if which == Filter():
         return listed, len({*tapes, *(row.stream for row in rows)}) - len(listed)
-    more = 0 if which.text else max(0, (peek(root, lambda rows: rows.count(which)) or 0) - limit)
+    counts = [peek(folder, lambda rows: rows.count(which)) or 0 for folder in folders_in(root)]
+    more = 0 if which.text else max(0, sum(counts) - limit)
     return listed, more + len(rows) - len(listed)
 
 
 def with_fates(root: Path, rows: Sequence[StreamRow]) -> list[StreamRow]:
-    """Return rows with what became of the calls that were handed over, if the folder's catalogue knows."""
+    """Return rows with what became of the calls that were handed over, if the catalogues know."""
+    known = fates_in(root, [row.stream for row in rows if row.handed_over])
+    return [fated(row, *known[row.stream]) if row.stream in known else row for row in rows]
 
-    def asked(book: Rows, row: StreamRow) -> StreamRow:
-        found = book.rows(row.stream) if row.handed_over else None
-        return row if found is None else fated(row, found.calls, book.fates(row.stream, time.time()))
 
-    return peek(root, lambda book: [asked(book, row) for row in rows]) or [*rows]
+def fates_in(root: Path, streams: Sequence[str]) -> dict[str, tuple[Sequence[CallRow], Mapping[str, Fate]]]:
+    """Return the calls of streams and what became of them: other streams, also of other workers, have the results.
+
+    `root` may be the folder of one worker, or no data folder at all.
+    """
+    folders, found = [root], dict[str, CatalogueRow]()
+    with suppress(OSError):
+        folders = folders_in(data_folder(root))
+    for folder in folders if streams else ():
+        found |= peek(folder, lambda rows: rows.known(streams)) or {}
+    wanted = list(dict.fromkeys(Wanted.of(call) for each in found.values() for call in each.calls))
+    alike: dict[Key, tuple[dict[CallRow, None], dict[AnswerRow, None]]] = {one.key: ({}, {}) for one in wanted}
+    for folder in folders if wanted else ():
+        known = peek(folder, lambda rows: [rows.alike(one) for one in wanted]) or [([], []) for _ in wanted]
+        for one, (calls, answers) in zip(wanted, known, strict=True):
+            alike[one.key][0].update(dict.fromkeys(calls))
+            alike[one.key][1].update(dict.fromkeys(answers))
+    rows = {key: ([*calls], [*answers]) for key, (calls, answers) in alike.items()}
+    return {stream: (each.calls, fates(each.calls, rows, time.time())) for stream, each in found.items()}
 
 
 def rows_of(root: Path, which: Filter, limit: int) -> list[StreamRow]:
@@ -132,7 +165,12 @@ def rows_of(root: Path, which: Filter, limit: int) -> list[StreamRow]:
 
     `which.ending` may be the empty string, for those that are live.
     """
-    held, tapes = holder(root) is not None, tapes_of(root)
+    rows = {row.stream: row for folder in folders_in(root) for row in _rows_in(folder, which, limit)}
+    return sorted(rows.values(), key=lambda row: row.place, reverse=True)
+
+
+def _rows_in(root: Path, which: Filter, limit: int) -> Iterable[StreamRow]:
+    held, tapes = holder(root) is not None, tapes_in_folder(root)
     said, plain = re.findall(r'"((?:[^"]|"")*)"', which.text), replace(which, text="")
 
     def admits(row: StreamRow) -> bool:
@@ -151,7 +189,7 @@ def rows_of(root: Path, which: Filter, limit: int) -> list[StreamRow]:
             behind = peek(root, lambda rows: rows.page(replace(plain, terms=(*plain.terms, unread)), _ALL)) or ()
             ended += islice((row for row in behind if row.stream in tapes and admits(row)), limit)
         rows |= {row.stream: row if row.ending else replace(row, ending=NO_END) for row in ended}
-    return sorted(rows.values(), key=lambda row: row.place, reverse=True)
+    return rows.values()
 
 
 def _text_of(path: Path) -> str:
@@ -162,7 +200,12 @@ def _text_of(path: Path) -> str:
 
 
 def tapes_of(root: Path, prefix: str = "") -> dict[str, Path]:
-    """Return where the tape of each stream is. They move from `live` to a day, so none is missed in this order."""
+    """Return where the tape of each stream is, of all workers."""
+    return {stream: path for folder in folders_in(root) for stream, path in tapes_in_folder(folder, prefix).items()}
+
+
+def tapes_in_folder(root: Path, prefix: str = "") -> dict[str, Path]:
+    """Return where each tape of one folder is. They move from `live` to a day, so none is missed in this order."""
     found = {stream: Path(entry.path) for stream, entry in tapes_in(root / LIVE, prefix)}
     for day in days_in(root):
         found |= {stream: Path(entry.path) for stream, entry in tapes_in(root / day.isoformat(), prefix)}
@@ -204,7 +247,7 @@ def _recovery(path: Path) -> list[Record]:
     return []
 
 
-def _only_one(found: Collection[str], prefix: str, kind: str, root: Path) -> str:
+def only_one(found: Collection[str], prefix: str, kind: str, root: object) -> str:
     """Return the only id that begins with this prefix, or the one that equals it. Raise `FailedError`."""
     if prefix in found or len(found) == 1:
         return prefix if prefix in found else next(iter(found))

@@ -15,12 +15,15 @@ from ..relay.app import Registry
 from ..relay.recording import Ended
 from ..security.access import OPERATOR
 from ..store.catalogue_row import StreamRow
+from ..store.store import Store
 from .feed import ALIVE
 
 __all__ = ["Changes"]
 
 #: How often running streams are looked at: no stream pays for being watched.
 _TICK_S: Final = 0.2
+#: How often those elsewhere are, which costs a question.
+_ELSEWHERE_S: Final = 1.0
 
 
 class _Shown(NamedTuple):
@@ -39,7 +42,8 @@ class Changes:
     def __init__(self) -> None:
         self._followers: list[deque[_Shown]] = []
         self._running: dict[str, _Shown] = {}
-        self._looked_at = -inf
+        self._elsewhere: dict[str, _Shown] = {}
+        self._looked_at = self._asked_at = -inf
 
     def ended(self, ended: Ended) -> None:
         """Note a stream that ended; one without a tape is not in the list."""
@@ -50,9 +54,11 @@ class Changes:
         """Note the row of a stream that has ended."""
         self._running.pop(row.stream, None)
         if self._followers:
-            shown = _shown(row)
-            for rows in self._followers:
-                rows.append(shown)
+            self._tell(_shown(row))
+
+    def _tell(self, shown: _Shown) -> None:
+        for rows in self._followers:
+            rows.append(shown)
 
     def _look(self, registry: Registry) -> dict[str, _Shown]:
         """Return the running streams, looked at once a tick, and until they have content."""
@@ -66,13 +72,25 @@ class Changes:
                         self._running[stream] = _shown(found.stream)
         return self._running
 
+    async def _look_elsewhere(self, store: Store) -> None:
+        """Note the streams of other processes that began, had content or ended."""
+        if trio.current_time() >= self._asked_at + _ELSEWHERE_S:
+            self._asked_at = trio.current_time()
+            rows, known = await store.recent(), self._elsewhere
+            self._elsewhere = {row.stream: _shown(row) for row in rows}
+            for stream, shown in self._elsewhere.items():
+                if known.get(stream) != shown:
+                    self._tell(shown)
+
     async def follow(self, streams: StreamsApi, caller: str) -> AsyncGenerator[bytes]:
         """Yield whole rows of the caller's streams: those that run, and each that changes."""
         registry, changed, spoke_at = streams.registry, deque[_Shown](), trio.current_time()
         seen: dict[str, bool] = {}  # the running streams, and whether they had content
+        changed += self._elsewhere.values()
         self._followers.append(changed)
         try:
             while len(changed) <= FOLLOWED_ROWS_MAX:  # else the reader is too slow, and reads the list again
+                await self._look_elsewhere(streams.store)
                 running = self._look(registry)
                 changed += [shown for stream, shown in running.items() if seen.get(stream) != shown.has_content]
                 seen = {stream: shown.has_content for stream, shown in running.items()}

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from ..api.streams import StreamsApi
 from ..store.catalogue_row import NO_FATES, CatalogueRow
+from ..store.store import fates_of, links_of
 
 __all__ = ["conversation"]
 
@@ -14,7 +15,7 @@ async def conversation(streams: StreamsApi, stream: str, now: float) -> list[dic
     """Return the rows of the streams before and after one, each with its calls."""
     turns, first, back = dict[str, dict[str, Any]](), stream, {stream}
     while (found := await streams.rows(first)) is not None and len(back) < _TURNS_MAX:
-        links = await streams.store.find_calls(found.answers, {})
+        links = await links_of(streams.store, found.answers, {})
         before = next((link.stream for link in links if link is not None), first)
         if before in back:
             break
@@ -22,13 +23,13 @@ async def conversation(streams: StreamsApi, stream: str, now: float) -> list[dic
         back.add(first)
     while (found := await streams.rows(first)) is not None and first not in turns and len(turns) < 2 * _TURNS_MAX:
         calls = await _calls(streams, found, now)
-        turns[first] = {**streams.row_json(await streams.fated(found.stream)), "calls": calls}
+        turns[first] = {**(await streams.listed([found.stream]))[0], "calls": calls}
         first = next((call["answered_by"] for call in calls if call["answered_by"]), first)
     return list(turns.values())
 
 
 async def _calls(streams: StreamsApi, found: CatalogueRow, now: float) -> list[dict[str, Any]]:
-    fates = await streams.store.fates(found.stream.stream, now) if found.stream.ending else NO_FATES
+    fates = await fates_of(streams.store, found, now) if found.stream.ending else NO_FATES
     return [
         {
             "id": call.call,

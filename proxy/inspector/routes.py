@@ -1,6 +1,7 @@
 """The inspector's endpoints on the control app: the page, and what it reads."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from mimetypes import guess_type
 from typing import Any, Final
@@ -12,11 +13,10 @@ from quart_trio import QuartTrio
 from wiretape.events.tape.record import Record
 
 from ..api.control import given, respond, stream_body
-from ..api.streams import StreamsApi, bad_parameter, flag, hidden, not_found
+from ..api.streams import StreamsApi, bad_parameter, flag, hiding, not_found
 from ..limits import COMPARED_BYTES_MAX
 from ..relay.http_responses import AnswerError, error, json_answer
 from ..security.access import PAGE_HEADERS
-from ..store.store import StoreError
 from .changes import Changes
 from .conversation import conversation
 from .explanations import explanations
@@ -60,7 +60,11 @@ def inspector_routes(app: QuartTrio, streams: StreamsApi, changes: Changes, comp
             if len(request.args) > 1:
                 raise bad_parameter("follow", "the only parameter")
             return stream_body(changes.follow(streams, given("caller")), _LINES)
-        return respond(json_answer(200, await streams.page(given("caller"), request.args)))
+        page, lacks = await streams.page(given("caller"), request.args)
+        response = respond(json_answer(200, page))
+        if lacks:
+            response.headers["x-wiretape-partial"] = lacks
+        return response
 
     _stream_routes(app, streams, compare)
 
@@ -76,12 +80,10 @@ def _stream_routes(app: QuartTrio, streams: StreamsApi, compare: Compare | None)
         if not (first.isascii() and first.isdigit() and len(first) < 10):
             raise bad_parameter("from", "the number of a record")
         await streams.open(given("caller"), stream, began)
-        try:
-            feed = Feed(streams.store, stream, Inspector(repairs=repairs), int(first))
-        except StoreError:
-            raise await hidden(began) from None
-        feed.held = given("held")
-        return stream_body(feed.frames(None), _LINES)  # a look at a stream does not keep its upstream
+        feed = Feed(streams.store, stream, Inspector(repairs=repairs), int(first))
+        async with hiding(began):
+            await feed.begin(given("held"))
+        return stream_body(feed.frames(nullcontext()), _LINES)  # a look at a stream does not keep its upstream
 
     @route("/wiretape/streams/<path:stream>/conversation")
     async def get_conversation(stream: str) -> Response:
@@ -98,7 +100,7 @@ def _stream_routes(app: QuartTrio, streams: StreamsApi, compare: Compare | None)
             a, b = [await _records(streams, caller, each, began) for each in ids]
             found = await trio.to_thread.run_sync(compare, a, b)
         for name, rows in zip("ab", [await streams.rows(each) for each in ids], strict=True):
-            found[name] = rows and streams.row_json(await streams.fated(rows.stream))
+            found[name] = rows and (await streams.listed([rows.stream]))[0]
         return respond(json_answer(200, found))
 
 

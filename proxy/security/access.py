@@ -34,6 +34,7 @@ __all__ = [
     "OWN_PATHS",
     "PAGE_HEADERS",
     "PAGE_PATH",
+    "SALT_FILE",
     "Admission",
     "Keys",
     "Refusal",
@@ -105,7 +106,7 @@ _EXPOSED: Final = (
 #: The caller who presents the operator token: sees the streams of all callers. No hash has an asterisk.
 OPERATOR: Final = "*"
 
-_SALT_FILE: Final = "caller.salt"
+SALT_FILE: Final = "caller.salt"
 _TOKEN_FILE: Final = "operator.token"  # noqa: S105 - its name
 #: Any credential that begins with it is an operator token, or a wrong one, and never a provider's key.
 _TOKEN_PREFIX: Final = b"wiretape_operator_"
@@ -302,9 +303,9 @@ def _refuse_shape(headers: Headers, query: bytes) -> Refusal | None:
 
 def salt_of(folder: Path | None) -> bytes:
     """Return the salt kept in the data folder, creating it if needed; without a folder, one for this process."""
-    salt = _kept(folder, _SALT_FILE, secrets.token_bytes(SALT_BYTES))
+    salt = _kept(folder, SALT_FILE, secrets.token_bytes(SALT_BYTES))
     if len(salt) != SALT_BYTES:
-        raise OSError(f"{_SALT_FILE} in the data folder is not {SALT_BYTES} bytes long")
+        raise OSError(f"{SALT_FILE} in the data folder is not {SALT_BYTES} bytes long")
     return salt
 
 

@@ -1,8 +1,7 @@
 """The export of ended streams to a collector: the tapes are the queue, and a cursor on disk says how far it got."""
 
-import heapq
 import time
-from collections.abc import AsyncIterable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from math import inf
 from pathlib import Path
@@ -20,14 +19,14 @@ from ..relay.recording import Ended
 from ..relay.relay import Log
 from ..security.access import write_whole
 from ..security.trace import Trace
-from ..store.folder import LIVE, days_in, tapes_in
+from ..store.folder import ended_since
 from ..store.store import Store, StoreError, StreamMissingError
 from ..upstream.connection import WireError
 from ..upstream.transport import UpstreamTransport
 from .otlp import encoded, joined, rejected
 from .spans import SpanFold
 
-__all__ = ["Exporter", "Sender", "ended_since", "part_of"]
+__all__ = ["Exporter", "Sender", "part_of"]
 
 #: Answers that blame the spans: sent again, they would be refused again.
 _REFUSED: Final = frozenset({400, 413, 422})
@@ -161,19 +160,6 @@ class Exporter:
             await self._sender.deliver(parts)
             if self._root is not None:
                 await trio.to_thread.run_sync(write_whole, self._path, b"%r" % cursor)
-
-
-def ended_since(root: Path, at: float, most: int) -> dict[str, float]:
-    """Return the streams whose tapes were last written since then, and when: the oldest first, at most so many."""
-
-    def written() -> Iterator[tuple[float, str]]:
-        for folder in (root / LIVE, *(root / day.isoformat() for day in days_in(root))):
-            if folder.name == LIVE or folder.stat().st_mtime >= at:  # else nothing has come into it since
-                for stream, entry in tapes_in(folder):
-                    with suppress(FileNotFoundError):  # it has just moved to its day, which comes later
-                        yield entry.stat().st_mtime, stream
-
-    return {stream: when for when, stream in heapq.nsmallest(most, (tape for tape in written() if tape[0] >= at))}
 
 
 def _cursor_in(path: Path, now: float) -> float:

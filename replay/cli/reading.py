@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from wiretape.proxy.cli.common import (
     FOUND_WRONG,
     AsJson,
     ConfigFile,
+    Database,
     DataFolder,
     FailedError,
     TapeName,
@@ -26,9 +27,10 @@ from wiretape.proxy.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from wiretape.events.folds.run import RunFold
     from wiretape.events.tape.record import Record
     from wiretape.events.tape.tape import Damage
-    from wiretape.proxy.store.catalogue_row import StreamRow
+    from wiretape.proxy.store.catalogue_row import Fate, StreamRow
     from wiretape.proxy.store.store import Filter
 
 __all__ = ["app", "streams_named"]
@@ -63,6 +65,7 @@ def _list(
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="Maximum number of rows.")] = 20,
     all_: Annotated[bool, typer.Option("--all", help="List every stream.")] = False,
     data: DataFolder = None,
+    store: Database = None,
     config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
@@ -75,29 +78,47 @@ def _list(
         raise FailedError("--ending and --live exclude each other", BAD_USAGE)
     if runs and (live or grep or query or tapes or any(given.values())):
         raise FailedError("--runs goes with --model, --route, -n and --all only", BAD_USAGE)
-    from wiretape.proxy.api.streams import row_json
-    from wiretape.proxy.cli.show import console, table_of
     from wiretape.proxy.cli.tapes import streams
 
     which = replace(_filter(query, given, grep, live=live), model=model, route=route, runs=runs)
-    if tapes and which.text:
-        raise FailedError("words are searched in the data folder only, not in tapes that are named", BAD_USAGE)
-    if tapes:
+    if (tapes or store) and which.text:
+        raise FailedError("words are searched in the data folder only, not in named tapes or a --store", BAD_USAGE)
+    _without(store, data, tapes)
+    if store:
+        from wiretape.proxy.cli.stored import listed
+
+        rows, beyond = listed(store, which, None if all_ else limit)
+        root, more = "the database", "more" * beyond
+    elif tapes:
         rows = [row for row in _rows_of(tapes, data, config) if which.admits(row)]
-        root, more = Path(tapes[0]), 0
+        root, more = tapes[0], ""
     else:
-        root = root_of(data, config)
-        rows, more = streams(root, which, None if all_ else limit)
+        folder = root_of(data, config)
+        rows, count = streams(folder, which, None if all_ else limit)
+        root, more = str(folder), f"{count} more" * bool(count)
     if runs and rows:
-        _print_runs(root, rows, json_=json_)
-    elif json_:
-        print_json([row_json(row, live=not row.ending) for row in rows])
-    elif rows:
-        console().print(table_of(rows))
+        _print_runs(rows, _runs_of(rows, root, store), json_=json_)
+    elif rows or json_:
+        _print_rows(rows, json_=json_)
     else:
         echo(f"no such {'runs' if runs else 'streams'} in {root}", err=True)
     if more and not json_:
-        echo(f"{more} more: --all")
+        echo(f"{more}: --all")
+
+
+def _print_rows(rows: "Sequence[StreamRow]", *, json_: bool) -> None:
+    from wiretape.proxy.api.streams import row_json
+    from wiretape.proxy.cli.show import console, table_of
+
+    if json_:
+        print_json([row_json(row, live=not row.ending) for row in rows])
+    else:
+        console().print(table_of(rows))
+
+
+def _without(store: str | None, data: str | None, tapes: object = None) -> None:
+    if store and (data or tapes):
+        raise FailedError("--store excludes --data and tapes that are named", BAD_USAGE)
 
 
 def _filter(query: str | None, given: Mapping[str, str | None], grep: str | None, *, live: bool) -> "Filter":
@@ -126,12 +147,26 @@ def _rows_of(names: Sequence[str], data: str | None, config: str | None) -> "lis
     return sorted(rows, key=lambda row: row.place, reverse=True)
 
 
-def _print_runs(root: Path, rows: "list[StreamRow]", *, json_: bool) -> None:
-    from wiretape.proxy.cli.runs import read_run, runs_table
+def _runs_of(rows: "list[StreamRow]", root: str, store: str | None) -> "list[tuple[list[bytes], RunFold, list[str]]]":
+    """Return events and state of the runs of these first turns, and what is wrong with their tapes."""
+    names = [row.run or "" for row in rows]
+    if store:
+        from wiretape.proxy.cli.stored import runs_in
+
+        return runs_in(store, names)
+    from wiretape.proxy.cli.runs import read_run
+
+    return [read_run(Path(root), name) for name in names]
+
+
+def _print_runs(
+    rows: "list[StreamRow]", found: "Sequence[tuple[list[bytes], RunFold, list[str]]]", *, json_: bool
+) -> None:
+    from wiretape.proxy.cli.runs import runs_table
     from wiretape.proxy.cli.show import console
     from wiretape.proxy.runs.api import run_json
 
-    runs = [(run, bool(wrong)) for _, run, wrong in (read_run(root, row.run or "") for row in rows)]
+    runs = [(run, bool(wrong)) for _, run, wrong in found]
     if json_:
         print_json([run_json(run) for run, _ in runs])
     else:
@@ -146,6 +181,7 @@ def _show(
     raw: Annotated[bool, typer.Option("--raw", help="Print the bytes emitted for the client.")] = False,
     tape: Annotated[bool, typer.Option("--tape", help="Print the tape.")] = False,
     data: DataFolder = None,
+    store: Database = None,
     config: ConfigFile = None,
     json_: AsJson = False,
 ) -> None:
@@ -159,21 +195,40 @@ def _show(
     from wiretape.proxy.cli.tapes import paths_of, run_named
 
     how = "events" if events else "raw" if raw else ""
-    if tape:
+    _without(store, data)
+    if store:
+        _show_stored(store, name, "tape" if tape else how, json_=json_)
+    elif tape:
         for path in paths_of(name, data, config):
             sys.stdout.buffer.write(path.read_bytes())
     elif run := run_named(name, data, config):
-        _show_run(*run, how=how, json_=json_)
+        from wiretape.proxy.cli.runs import read_run
+
+        _show_run(*read_run(*run), how=how, json_=json_)
     else:
-        _show_streams(paths_of(name, data, config), how, json_=json_)
+        paths = paths_of(name, data, config)
+        _show_streams(((path, stream) for path in paths for stream in _streams_in(path)), how, json_=json_)
 
 
-def _show_streams(paths: Sequence[Path], how: str, *, json_: bool) -> None:
+def _show_stored(store: str, name: str, how: str, *, json_: bool) -> None:
+    from wiretape.events.tape.record import encode
+    from wiretape.proxy.cli.stored import runs_in, streams_in
+
+    if name.startswith("run_") and how != "tape":
+        _show_run(*runs_in(store, [name])[0], how=how, json_=json_)
+        return
+    found = streams_in(store, name)
+    if how == "tape":
+        sys.stdout.buffer.write(b"".join(encode(record) for stored in found for record in stored.records))
+    else:
+        _show_streams(((stored.name, _Stream(*stored)) for stored in found), how, json_=json_)
+
+
+def _show_streams(found: "Iterable[tuple[Path | str, _Stream]]", how: str, *, json_: bool) -> None:
     from wiretape.events.emit import emit
     from wiretape.proxy.cli.show import console, event_json, event_line, events_of, summary_view
 
     summaries, wrong = list[Any](), list[str]()
-    found = ((path, stream) for path in paths for stream in _streams_in(path))
     for number, (path, stream) in enumerate(found):
         wrong += [f"{path}: byte {at}: {reason}" for at, reason in stream.damage]
         if how == "raw":
@@ -200,16 +255,20 @@ class _Stream(NamedTuple):
     damage: "Sequence[Damage]" = ()
     #: Whether a server writes to it.
     live: bool = False
+    #: What became of its calls; if it is not known, the catalogue of its folder may know.
+    fates: "Mapping[str, Fate] | None" = None
 
 
-def _summary(path: Path, stream: _Stream) -> dict[str, Any]:
-    """Return the summary of a stream; the catalogue of its folder knows what became of its calls."""
+def _summary(path: Path | str, stream: _Stream) -> dict[str, Any]:
+    """Return the summary of a stream with what became of its calls."""
     from wiretape.events.emit import Summariser
     from wiretape.proxy.api.streams import summary_json
-    from wiretape.proxy.store.catalogue import peek
+    from wiretape.proxy.cli.tapes import fates_in
     from wiretape.proxy.store.catalogue_row import NO_FATES
 
-    fates = peek(path.parent.parent, lambda rows: rows.fates(stream.name, time.time())) or NO_FATES
+    fates = stream.fates
+    if fates is None:
+        _, fates = fates_in(Path(path).parent.parent, [stream.name]).get(stream.name, ((), NO_FATES))
     summarised = Summariser().feed(*stream.records)
     return summary_json(stream.name, summarised, live=stream.live, whole=True, damage=stream.damage, fates=fates)
 
@@ -247,12 +306,11 @@ def _is_sealed(path: Path) -> bool:
         return file.read(len(MARK)) == MARK
 
 
-def _show_run(root: Path, run_id: str, *, how: str, json_: bool) -> None:
-    from wiretape.proxy.cli.runs import event_of, read_run, run_view
+def _show_run(frames: Sequence[bytes], run: "RunFold", wrong: Sequence[str], *, how: str, json_: bool) -> None:
+    from wiretape.proxy.cli.runs import event_of, run_view
     from wiretape.proxy.cli.show import console
     from wiretape.proxy.runs.api import run_json
 
-    frames, run, wrong = read_run(root, run_id)
     if how == "raw":
         sys.stdout.buffer.write(b"".join(frames))
     elif how == "events":
@@ -274,36 +332,81 @@ def _report(wrong: Sequence[str]) -> None:
 
 
 @app.command("follow")
-def _follow(name: TapeName, *, data: DataFolder = None, config: ConfigFile = None, json_: AsJson = False) -> None:
+def _follow(
+    name: TapeName,
+    *,
+    data: DataFolder = None,
+    store: Database = None,
+    config: ConfigFile = None,
+    json_: AsJson = False,
+) -> None:
     """Print a stream or a run as it arrives, until it ends.
 
     With --json prints its events, one per line. A run that waits for tools has not ended.
     """
-    from wiretape.proxy.cli.show import TextView, event_json, events_of
-    from wiretape.proxy.cli.tapes import TapeFollower, paths_of, run_named
+    from wiretape.proxy.cli.tapes import run_named
 
-    def put(records: "Iterable[Record]") -> None:
-        view = TextView()
-        for t, event in events_of(records):
-            echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
+    _without(store, data)
+    if store:
+        from wiretape.proxy.cli.stored import followed, run_followed
+
+        if name.startswith("run_"):
+            wrong = run_followed(store, name, _runs_printed(json_=json_))
+        else:
+            wrong = followed(store, name, _events_printed(json_=json_))
+    elif run := run_named(name, data, config):
+        from wiretape.proxy.cli.runs import follow_run
+
+        wrong, put = list[str](), _runs_printed(json_=json_)
+        for frame in follow_run(*run, wrong):
+            put(frame)
+    else:
+        wrong = _follow_tapes(name, data, config, json_=json_)
+    _report(wrong)
+
+
+def _follow_tapes(name: str, data: str | None, config: str | None, *, json_: bool) -> list[str]:
+    """Print tapes as they arrive; return what is wrong with them."""
+    from wiretape.proxy.cli.tapes import TapeFollower, paths_of
 
     wrong: list[str] = []
-    if run := run_named(name, data, config):
-        from wiretape.proxy.cli.runs import RunText, event_of, follow_run
-
-        text = RunText()
-        for each in map(event_of, follow_run(*run, wrong)):
-            echo(line_of(each) + "\n" if json_ else text.add(each), nl=False)
-        _report(wrong)
-        return
     for path in paths_of(name, data, config):
         if _is_sealed(path):
             for recorded in _streams_in(path):
-                put(recorded.records)
+                _events_printed(json_=json_)(recorded.records)
             continue
         with closing(TapeFollower(path)) as tape:
-            put(tape.records())
+            put = _events_printed(json_=json_)
+            for record in tape.records():
+                put((record,))
         wrong += [f"{path}: byte {at}: {reason}" for at, reason in tape.damage]
         if not tape.ended:
             wrong.append(tape.missing_end)
-    _report(wrong)
+    return wrong
+
+
+def _events_printed(*, json_: bool) -> "Callable[[Sequence[Record]], None]":
+    """Return what prints the records of one stream as they arrive."""
+    from wiretape.proxy.cli.show import TextView, TimedEvents, event_json
+
+    view, timed = TextView(), TimedEvents()
+
+    def put(records: "Sequence[Record]") -> None:
+        for record in records:
+            for t, event in timed.feed(record):
+                echo(line_of(event_json(t, event)) + "\n" if json_ else view.add(event), nl=False)
+
+    return put
+
+
+def _runs_printed(*, json_: bool) -> "Callable[[bytes], None]":
+    """Return what prints the events of one run as they arrive."""
+    from wiretape.proxy.cli.runs import RunText, event_of
+
+    text = RunText()
+
+    def put(frame: bytes) -> None:
+        each = event_of(frame)
+        echo(line_of(each) + "\n" if json_ else text.add(each), nl=False)
+
+    return put

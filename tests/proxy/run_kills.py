@@ -156,7 +156,7 @@ async def _killed(proxy: Proxy, chance: random.Random, number: int, each: int) -
 # -- tapes ------------------------------------------------------------------------------------------------------------
 
 
-def _tapes(data: Path) -> dict[str, list[list[Record]]]:
+def tapes_in(data: Path) -> dict[str, list[list[Record]]]:
     """Return the tapes of each run in order, as they are on disk (first those in live/, which move)."""
     contents: dict[str, bytes] = {}
     for place in ("live/*.tape", "*/*.tape"):
@@ -195,7 +195,7 @@ async def _judge(
     proxy: Proxy, data: Path, before: Mapping[str, list[list[Record]]], runs: list[Begun], figures: Figures
 ) -> None:
     """Right after the restart, before any other request."""
-    after = _tapes(data)
+    after = tapes_in(data)
     for begun in (each for each in runs if each.run):
         figures.runs += 1
         if begun.run not in before:
@@ -218,7 +218,7 @@ async def _judge(
     async with trio.open_nursery() as nursery:
         for begun in runs:
             nursery.start_soon(_continued, proxy.port, begun, figures)
-    whole = _tapes(data)
+    whole = tapes_in(data)
     for begun in runs:
         _judge_whole(begun, whole[begun.run], figures)
 
@@ -291,7 +291,7 @@ async def killed(kills: int, data: Path, *, each: int = EACH, torn: bool = False
             figures.kills += 1
             if torn:
                 _tear(data)
-            before = _tapes(data)
+            before = tapes_in(data)
             proxy = Proxy(url, data)
             await _judge(proxy, data, before, runs, figures)
             _cleared(data)

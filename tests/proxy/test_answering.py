@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +10,13 @@ import trio
 from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, chunk, request_of
-from tests.support.house import DONE, HEAD, House, Peer, finish, frame, house, role, text
+from tests.proxy.store_cases import fates_in
+from tests.support.house import DONE, EPOCH_S, HEAD, House, Peer, finish, frame, house, role, text
 from tests.support.http import Answer
 from wiretape.events.core.limits import PREVIEW_BYTES_MAX, RESULTS_MAX
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.limits import LOOK_UP_AGAIN_S
-from wiretape.proxy.store.catalogue_row import AnswerRow, Key, Link
+from wiretape.proxy.store.catalogue_row import Alike, CallRow, Wanted
 from wiretape.proxy.store.memory import MemoryStore
 
 ME = "Authorization: Bearer somebody"
@@ -139,7 +141,7 @@ async def test_unrepaired_streams_link_calls_too(autojump_clock: MockClock, kind
         answer = await home.ask(asked(user(), called(READ), result("call_a"), stream=kind == "transparent"), ME)
         await home.settled()
         assert told(answer) == []
-        (fate,) = (await home.store.fates(home.streams[0], 0)).values()
+        (fate,) = (await fates_in(home.store, home.streams[0], 0)).values()
         assert fate.answered_by == home.streams[1]
 
 
@@ -154,14 +156,16 @@ class _Slow(MemoryStore):
         self.asked_at: list[float] = []
         self._how = how
 
-    async def find_calls(
-        self,
-        answers: Sequence[AnswerRow],
-        running: Mapping[Key, Sequence[AnswerRow]],  # noqa: ARG002
-    ) -> Sequence[Link | None]:
+    async def alike(self, wanted: Sequence[Wanted]) -> Sequence[Alike]:
         self.asked_at.append(trio.current_time())
         await self._how(len(self.asked_at))
-        return [Link("stream-of-before", 7) for _ in answers] if len(self.asked_at) > 1 else [None for _ in answers]
+        handed_us = int((EPOCH_S + self.asked_at[0]) * 1_000_000) - 7_000  # 7 ms before its result came
+        return [([_handed(*one.key, handed_us)] if len(self.asked_at) > 1 else [], []) for one in wanted]
+
+
+def _handed(caller: str, call: str, name: str, arguments: str, at_us: int) -> CallRow:
+    row = CallRow(caller=caller, call=call, stream="stream-of-before", name=name, state="running", handed_us=at_us)
+    return replace(row, arguments=arguments)
 
 
 async def test_slow_catalogue_delays_nothing(autojump_clock: MockClock) -> None:

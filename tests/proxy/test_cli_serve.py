@@ -188,3 +188,16 @@ def test_full_disk_during_reindex_is_one_error_line(tmp_path: Path) -> None:
     done = shell('ulimit -f 1; "$@"', "reindex", "--data", tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert done.stderr.startswith(f"wiretape: the catalogue of {tmp_path} cannot be written: ")
+
+
+def test_the_driver_of_the_store_is_imported_by_a_store_alone(tmp_path: Path) -> None:
+    """A process without the extra: nothing else misses it, and `--store` names it."""
+    program = """import sys
+sys.modules["psycopg"] = sys.modules["zstandard"] = None
+import wiretape.proxy.serve, wiretape.proxy.cli.doctor
+from wiretape.proxy.cli.main import main
+main(["serve", "--upstream", "http://127.0.0.1:9/v1", "--port", "0", "--store", "postgresql://u@h/d"])"""
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ, check=False)
+    assert done.returncode == 2
+    assert done.stderr == 'wiretape: store: needs the PostgreSQL driver: pip install "wiretape[postgres]"\n'

@@ -32,7 +32,7 @@ from wiretape.proxy.config.model import (
     size,
     text,
 )
-from wiretape.proxy.limits import KEY_CHARS_MIN, KEY_FILE_BYTES_MAX
+from wiretape.proxy.limits import KEY_CHARS_MIN, KEY_FILE_BYTES_MAX, MEMORY_MAX_BYTES_MIN
 
 OPENAI = "https://api.openai.test/v1"
 OWN = "own-0123456789abcdef0123456789abcdef"
@@ -94,6 +94,7 @@ EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
     # name: as TOML, as text, where, what
     "host": ('"localhost"', "localhost", lambda c: c.host, "localhost"),
     "port": ("9000", "9000", lambda c: c.port, 9000),
+    "workers": ("2", "2", lambda c: c.workers, 2),
     "data": ('"/d"', "/d", lambda c: c.data, Path("/d")),
     "durability": ('"disk"', "disk", lambda c: c.durability, "disk"),
     "log_format": ('"text"', "text", lambda c: c.log_format, "text"),
@@ -111,6 +112,14 @@ EVERYTHING: dict[str, tuple[str, str, Callable[[Config], Any], Any]] = {
     "on_log_failure": ('"serve"', "serve", lambda c: c.on_log_failure, "serve"),
     "keep_days": ('"unlimited"', "unlimited", lambda c: c.keep.days, None),
     "keep_bytes": ('"2 GiB"', "2GiB", lambda c: c.keep.bytes, 2 * 1024**3),
+    "store": (
+        '"postgresql://u@h/d"',
+        "postgres://u@h,i:6/d?sslmode=require",
+        lambda c: c.store and c.store[:8],
+        "postgres",
+    ),
+    "instance": ('"node-1"', "node-1", lambda c: c.instance, "node-1"),
+    "store_dead_s": ("5", "5", lambda c: c.store_dead_s, 5.0),
     "hosts": ('["A.test", "b.test"]', "a.test, B.test", lambda c: c.hosts, ("a.test", "b.test")),
     "origins": ('["app://x"]', "app://X", lambda c: c.origins, ("app://x",)),
     "cors_origins": ('["https://x.test"]', "https://X.test", lambda c: c.cors_origins, ("https://x.test",)),
@@ -580,6 +589,7 @@ CANARIES = {
             'port = "@"',
             '[keys]\na = "@"',
             '[keys]\na = { env = "@" }',
+            'store = "postgresql://u:@@h/d"',
         )
     },
 }
@@ -602,6 +612,7 @@ def test_no_secret_appears_in_errors_or_output(setup: Setup, place: str) -> None
     assert not [text for text in said if secret[:20] in text]
 
 
+STORE = next(setting.kind for setting in SERVER if setting.name == "store")
 WORDS, PATH = choice(Literal["a", "b"]), path("a path")
 COUNT, OPEN_COUNT, SIZE, SPAN = count(1, 10), count(0, 5, "unlimited"), size(1, "unlimited"), seconds()
 
@@ -621,6 +632,10 @@ ACCEPTED_VALUES: list[tuple[Kind, Any, Any]] = [
     (ON_OFF, "Off", False),
     (names("names", "[A-Za-z]+"), [], ()),
     (PATH, Path("a"), Path("a")),
+    *(
+        (STORE, url, url)
+        for url in ("postgresql:///d?host=/run", "postgres://u@[::1]:5,h:6/d?sslmode=require", "postgres://?service=s")
+    ),
 ]
 
 REFUSED_VALUES: list[tuple[Kind, Any]] = [
@@ -636,6 +651,10 @@ REFUSED_VALUES: list[tuple[Kind, Any]] = [
     *((text("a", "[a-z]+"), given) for given in ("", "A", "a\n", "ä", None, 1, b"a")),
     *((names("names", "[a-z]+"), given) for given in ("a,,b", "a b", [1], ["a", ""], None, 5, {"a": 1})),
     *((PATH, given) for given in ("", "a\0b", None, b"a")),
+    *((STORE, given) for given in ("", "host=h password=secret", "http://h/d", "postgresql://u:secret@h/d")),
+    # Not what libpq takes for the password, but what was meant as one.
+    *((STORE, given) for given in ("postgresql://u:se@cret@h/d", "postgresql://u:se/cret@h/d", "postgres://u:s#x@h")),
+    *((STORE, given) for given in ("postgres://h/d?pass%77ord=secret", "postgres://h?a=b&sslpassword=s")),
 ]
 
 
@@ -662,3 +681,18 @@ def test_example_loads(tmp_path: Path) -> None:
     assert config.routes["local"].targets[0].speaks == "chat"
     assert [key.name for key in config.keys] == ["alice", "bob"]
     assert len(config.routes[""].targets) == 3
+
+
+def test_workers_need_a_folder_that_all_can_read_and_memory_for_each(setup: Setup) -> None:
+    assert setup.config({"upstream": OPENAI, "workers": "256"}).workers == 256
+    assert setup.refusal({"upstream": OPENAI, "workers": "257"}).startswith(
+        "--workers: must be a whole number from 1 to 256"
+    )
+    assert "data folder" in setup.refusal({"upstream": OPENAI, "workers": "2", "durability": "none"})
+    assert (
+        setup.config({"upstream": OPENAI, "workers": "2", "memory_max_bytes": "128 MiB"}).memory_max_bytes
+        == 2 * MEMORY_MAX_BYTES_MIN
+    )
+    assert "for each of the workers" in setup.refusal(
+        {"upstream": OPENAI, "workers": "3", "memory_max_bytes": "128 MiB"}
+    )

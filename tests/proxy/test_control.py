@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -174,6 +175,8 @@ async def test_document_lists_every_metric(home: House) -> None:
     written = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     home.metrics.folder = ROOT
     home.metrics.refused(503)
+    nothing: Any = SimpleNamespace(lag_s=0, connected=True, fenced=False, records=0, refused=(), expired_streams=0)
+    home.metrics.shipping = nothing
     answered = await home.get("/wiretape/metrics")
     assert answered.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     said = answered.body.decode()

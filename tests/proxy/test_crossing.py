@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.proxy.scripted import Script, request_of
+from tests.proxy.store_cases import Elsewhere, put
 from tests.support.dialects import (
     ASKS,
     FRAMES,
@@ -29,6 +30,9 @@ from tests.support.http import Answer
 from wiretape.events.core.json_text import as_object, dumps
 from wiretape.events.core.settings import Settings
 from wiretape.proxy.config.model import Key, Secret, Speaks, Target
+from wiretape.proxy.limits import ELSEWHERE_LATE_S
+from wiretape.proxy.store.joined import JoinedStore
+from wiretape.proxy.store.memory import MemoryStore
 
 PAIRS = [(client, upstream) for client in NAMES for upstream in NAMES]
 CROSSED = [(client, upstream) for client, upstream in PAIRS if client != upstream]
@@ -481,6 +485,41 @@ async def test_response_is_continued_from_tape(autojump_clock: MockClock) -> Non
         roles = [message["role"] for message in messages]
         assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
         assert [messages[at]["content"] for at in (0, 1, 3, 5)] == ["be kind", "hi", "done", "more"]
+
+
+async def test_response_of_another_process_is_continued_once_its_end_is_known(autojump_clock: MockClock) -> None:
+    async with house(speaking("chat"), targets=speaks("chat")) as home:
+        first = values_of((await ask(home, "responses", ME)).body)[-1]["response"]["id"]
+        tape, ids = await home.tape(), home.streams
+    others, peer = Elsewhere(), speaking("chat")
+
+    async def ship() -> None:
+        await trio.sleep(ELSEWHERE_LATE_S / 2)
+        await put(others, ids[0], [tape])
+
+    async with house(peer, targets=speaks("chat"), store=JoinedStore(MemoryStore(), others), ids=ids) as home:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ship)
+            await ask(home, "responses", ME, previous_response_id=first, input="more")
+        assert [message["content"] for message in peer.requests[-1][2]["messages"]][-1] == "more"
+        assert len(peer.requests[-1][2]["messages"]) == 3
+
+
+@pytest.mark.parametrize("which", ["here, of another caller", "elsewhere", "nowhere"])
+async def test_response_is_not_said_to_be_unknown_while_others_cannot_be_asked(
+    autojump_clock: MockClock, which: str
+) -> None:
+    async with house(speaking("chat"), targets=speaks("chat")) as home:
+        first = values_of((await ask(home, "responses", ME)).body)[-1]["response"]["id"]
+        tape, ids = await home.tape(), home.streams
+    own, others = MemoryStore(), Elsewhere()
+    if which != "nowhere":
+        await put(own if which.startswith("here") else others, ids[0], [tape])
+    others.why = "no server"
+    caller = "Authorization: Bearer another" if which.startswith("here") else ME
+    async with house(speaking("chat"), targets=speaks("chat"), store=JoinedStore(own, others), check=False) as home:
+        answered = await ask(home, "responses", caller, previous_response_id=first, input="more")
+        assert (answered.status, error_in(answered, "responses")["code"]) == (503, "store_unreachable")
 
 
 @pytest.mark.parametrize("why", ["unknown", "another caller", "not stored", "hashed"])

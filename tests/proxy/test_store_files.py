@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy.store_cases import flat, gathered, opened_files, put, stream_of
+from tests.proxy.store_cases import fates_in, flat, gathered, opened_files, put, stream_of
 from wiretape.proxy.config.model import Keep
 from wiretape.proxy.store.files import open_files
 from wiretape.proxy.store.folder import Folder, Kept, expired, holder
@@ -124,7 +124,7 @@ async def test_files_and_folders_are_private_to_their_owner(tmp_path: Path, umas
         async with opened_files(root) as store:
             for stream in ("live", "ended"):
                 await put(store, stream, stream_of(stream, end=stream == "ended"))
-            await store.fates("ended", 0)
+            await fates_in(store, "ended", 0)
             await store.expire(0, Keep())  # nothing, but what has ended lies where it stays
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [root, *root.rglob("*")]}
     finally:

@@ -433,6 +433,7 @@ class Forgetful(MemoryStore):
 
 
 class _Forgetful(_Wrapped):
+    cancellable = False
     _cancelled = False
 
     async def __anext__(self) -> list[Record]:

@@ -56,7 +56,7 @@ $(VENV)/.installed: $(LOCKED) $(VENV)/.files $(LINKS)/__init__.py pyproject.toml
 COMPILE := $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
 .PHONY: lock
 lock: install ## update the lock files from pyproject.toml (UPGRADE=--upgrade for newer versions)
-	$(COMPILE) $(UPGRADE) pyproject.toml --output-file requirements.txt
+	$(COMPILE) $(UPGRADE) --extra postgres pyproject.toml --output-file requirements.txt
 	$(COMPILE) $(UPGRADE) --extra dev pyproject.toml --output-file requirements-dev.txt
 	$(COMPILE) $(UPGRADE) --resolution lowest-direct pyproject.toml --output-file tests/real/requirements/lowest.txt
 
@@ -173,8 +173,9 @@ runs: install ## 2,000 seeded runs of the whole proxy, each twice, every reader 
 	$(PY) -m tests.laws.runs 2000
 
 .PHONY: run-laws
-run-laws: install ## 1,000 seeded stories of /v1/runs: each viewer gets one complete history, through faults and restarts
+run-laws: install ## seeded stories of /v1/runs, on one machine and on three: each viewer gets one complete history
 	$(PY) -m tests.laws.run_laws 1000
+	$(PY) -m tests.laws.run_machines 300
 
 .PHONY: kills
 kills: run-kills ## kill -9 a proxy under load 200 times: every delivered frame is on its tape
@@ -234,6 +235,15 @@ bench-dialects: install ## CPU time per frame of every dialect and of crossed st
 .PHONY: bench-runs
 bench-runs: install ## 500 runs with two viewers each: events lost, lag, CPU against plain streams
 	$(PY) -m tests.bench.runs
+
+.PHONY: bench-workers
+bench-workers: install ## two workers against one process, each under 40 % of a core (needs root and cgroup v1)
+	@mkdir -p .cache/bench
+	$(PY) -m tests.bench.workers
+
+.PHONY: capacity
+capacity: install ## what 1,000 to 10 million streams need, from measured costs; writes docs/internals/capacity.md
+	$(PY) -m tests.bench.capacity
 
 COMMIT ?= HEAD~1
 .PHONY: bench-inspectors
@@ -388,6 +398,15 @@ test-ui: install ## the inspector in Chromium: pages, keyboard, axe, foreign tex
 .PHONY: test-ui-ci
 test-ui-ci: ## the part for CI, at most three minutes
 	@$(MAKE) --no-print-directory test-ui ONLY='-m "not slow"'
+
+# Its own PostgreSQL servers, as a user other than root. Debian: apt-get install postgresql.
+.PHONY: test-postgres
+test-postgres: install ## the store in PostgreSQL: several proxies, outages, faults, kills (ten minutes)
+	$(PYTEST) -p no:cacheprovider $(ONLY) tests/postgres
+
+.PHONY: test-postgres-ci
+test-postgres-ci: install ## the part for CI, at most two minutes; without PostgreSQL it fails
+	WIRETAPE_TEST_POSTGRES=required $(PYTEST) -p no:cacheprovider --numprocesses 2 --dist worksteal -m "not slow" tests/postgres
 
 .PHONY: pictures
 pictures: install $(REAL)/ui/.installed ## make the pictures in docs/pictures: diagrams, the demo's output, screenshots of the inspector

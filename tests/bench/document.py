@@ -8,7 +8,7 @@ from tests.support.markdown import table
 from .cases import BARS, Compared, Held
 from .frames import FRAME_BYTES, PER_READ, ROUND
 
-Part = Literal["core", "against", "proxy", "proxy against", "runs"]
+Part = Literal["core", "against", "proxy", "proxy against", "runs", "workers"]
 
 _PLACE: Final = Path(__file__).parents[2] / "docs/internals/benchmarks.md"
 _HEAD: Final = "# How fast it is\n\nEach part is written by the command that it names.\n"
@@ -18,6 +18,7 @@ _PARTS: Final[dict[Part, str]] = {
     "proxy": "\n## The proxy\n",
     "proxy against": "\n## The proxy against an earlier commit\n",
     "runs": "\n## Runs\n",
+    "workers": "\n## Workers\n",
 }
 
 _TEXT: Final = """\

@@ -29,6 +29,8 @@ from .proxy_parties import CACHE, ROOT, Party, running, started
 RUNS: Final = 500
 VIEWERS: Final = 2
 PERIOD_MS: Final = 100
+#: What is before the time in a frame of a plain stream.
+PLAIN_MARK: Final = b'"content":"'
 #: Seconds that are measured, and those before it after the first frame.
 WINDOW_S: Final = 15
 BEFORE_S: Final = 2
@@ -38,7 +40,7 @@ CPU_RATIO: Final = 1.2
 
 PORT: Final = 9_102
 FRAMES: Final = (BEFORE_S + WINDOW_S + 3) * 1_000 // PERIOD_MS
-_HEADERS: Final = {"Content-Type": "application/json", "Authorization": "Bearer sk-bench"}
+HEADERS: Final = {"Content-Type": "application/json", "Authorization": "Bearer sk-bench"}
 
 
 @dataclass(slots=True)
@@ -92,6 +94,12 @@ class Load:
     """All readers of one case, and their loop."""
 
     party: Party
+    #: Frames of each stream, and the seconds that are measured.
+    frames: int = FRAMES
+    window_s: float = WINDOW_S
+    #: The processes that serve, if they are not the party's own, and the CPU time of each in the window.
+    pids: Sequence[int] = ()
+    used_s: list[float] = field(default_factory=list[float])
     readers: list[Reader] = field(default_factory=list[Reader])
     #: When the first frame arrived.
     begun_t: float | None = None
@@ -108,16 +116,16 @@ class Load:
         for number in by_number:
             poll.register(number, select.EPOLLIN)
         lags: list[float] = []
-        begun: tuple[float, float, int] | None = None
-        ended: tuple[float, float, int] | None = None
+        begun: tuple[float, list[float], int] | None = None
+        ended: tuple[float, list[float], int] | None = None
         while by_number:
             now = time.monotonic()
             if self.begun_t is None and self._received():
                 self.begun_t = now
             if begun is None and self.begun_t is not None and now >= self.begun_t + BEFORE_S:
-                begun = now, cpu_s(self.party.pid), self._received()
-            if begun is not None and ended is None and now >= begun[0] + WINDOW_S:
-                ended = now, cpu_s(self.party.pid), self._received()
+                begun = now, self.cpu_s(), self._received()
+            if begun is not None and ended is None and now >= begun[0] + self.window_s:
+                ended = now, self.cpu_s(), self._received()
             within = lags if begun is not None and ended is None else None
             for number, _ in poll.poll(0.05):
                 if not by_number[number].read(within):
@@ -125,15 +133,20 @@ class Load:
                     by_number.pop(number).sock.close()
         assert begun is not None, "no stream was measured"
         assert ended is not None, "the streams ended before the measurement"
-        seconds, cpu, events = (later - before for later, before in zip(ended, begun, strict=True))
+        self.used_s = [later - before for later, before in zip(ended[1], begun[1], strict=True)]
+        seconds, cpu, events = ended[0] - begun[0], sum(self.used_s), ended[2] - begun[2]
         p50, p99 = (statistics.quantiles(lags, n=100)[at] * 1_000 for at in (49, 98))
-        return Figures(int(events), cpu / events * 1e6, cpu / seconds, p50, p99, max(lags) * 1_000, self._short())
+        return Figures(events, cpu / events * 1e6, cpu / seconds, p50, p99, max(lags) * 1_000, self._short())
+
+    def cpu_s(self) -> list[float]:
+        """Return the CPU time of each process so far."""
+        return [cpu_s(pid) for pid in self.pids or (self.party.pid,)]
 
     def _received(self) -> int:
         return sum(reader.frames for reader in self.readers)
 
     def _short(self) -> str:
-        lost = sum(FRAMES - reader.frames for reader in self.readers)
+        lost = sum(self.frames - reader.frames for reader in self.readers)
         cut, gaps = sum(not reader.whole for reader in self.readers), sum(reader.gaps for reader in self.readers)
         return f"{lost} frames, {cut} endings, {gaps} gaps" if lost or cut or gaps else ""
 
@@ -141,17 +154,22 @@ class Load:
 def plain(party: Party, count: int) -> Figures:
     """Measure streams of chat completions, one reader each."""
     load = Load(party)
-    body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
     for _ in range(count):
-        load.open(_request(b"POST /v1/chat/completions", body), b'"content":"')
+        load.open(plain_request(), PLAIN_MARK)
     return load.measured()
+
+
+def plain_request() -> bytes:
+    """Return the request of one stream of chat completions."""
+    body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
+    return _request(b"POST /v1/chat/completions", body)
 
 
 def runs(party: Party, count: int) -> Figures:
     """Measure runs with their viewers."""
     load, client = Load(party), http.client.HTTPConnection("127.0.0.1", party.port)
     for _ in range(count):
-        client.request("POST", "/v1/runs", b'{"model":"m","input":"hi"}', _HEADERS)
+        client.request("POST", "/v1/runs", b'{"model":"m","input":"hi"}', HEADERS)
         answer = client.getresponse()
         said = json.loads(answer.read())
         if answer.status != 202:
@@ -164,7 +182,7 @@ def runs(party: Party, count: int) -> Figures:
 
 def _request(line: bytes, body: bytes) -> bytes:
     lines = [line + b" HTTP/1.1", b"Host: 127.0.0.1", b"Connection: close", b"Content-Length: %d" % len(body)]
-    return b"\r\n".join([*lines, *(f"{name}: {value}".encode() for name, value in _HEADERS.items()), b"", body])
+    return b"\r\n".join([*lines, *(f"{name}: {value}".encode() for name, value in HEADERS.items()), b"", body])
 
 
 def cpu_s(pid: int) -> float:
@@ -190,7 +208,7 @@ Upstream, proxy and viewers share {machine}.
 def _medians(turns: Sequence[Figures]) -> Figures:
     events, cpu, share, p50, p99, most = (statistics.median(column) for column in list(zip(*turns, strict=True))[:6])
     short = "; ".join(dict.fromkeys(each.short for each in turns if each.short))
-    return Figures(int(events), cpu, share, p50, p99, most, short)
+    return Figures(events, cpu, share, p50, p99, most, short)
 
 
 def _rows(cases: dict[str, Figures]) -> list[list[str]]:

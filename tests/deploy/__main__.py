@@ -62,28 +62,46 @@ def manifests(tools: Path) -> str:
 
 
 def compose(tools: Path) -> str:
-    """Validate compose.yaml, and that the files exist which it mounts."""
-    path = _DEPLOY / "compose.yaml"
-    run(tools / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", path)
-    services = yaml.safe_load(path.read_text(encoding="utf-8"))["services"].values()
-    volumes = [volume.partition(":")[0] for service in services for volume in service["volumes"]]
-    mounted = [place for place in volumes if place.startswith(".")]
-    if missing := [place for place in mounted if not (_DEPLOY / place).exists()]:
-        sys.exit(f"deploy/compose.yaml mounts what does not exist: {missing}")
-    return f"as the Compose specification says, and its {len(mounted)} mounts exist"
+    """Validate the compose files, and that what they mount from here exists. Secrets are made by hand."""
+    paths = [_DEPLOY / "compose.yaml", _DEPLOY / "machines/compose.yaml"]
+    run(tools / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", *paths)
+    mounted = 0
+    for path in paths:
+        services = yaml.safe_load(path.read_text(encoding="utf-8"))["services"].values()
+        volumes = [volume.partition(":")[0] for service in services for volume in service.get("volumes", ())]
+        places = [place for place in volumes if place.startswith(".")]
+        mounted += len(places)
+        if missing := [place for place in places if not (path.parent / place).exists()]:
+            sys.exit(f"{path.relative_to(ROOT)} mounts what does not exist: {missing}")
+    return f"{len(paths)} files as the Compose specification says, and their {mounted} mounts exist"
+
+
+def balancer(folder: Path) -> str:
+    """Let nginx check its configuration, with addresses in place of the names of the other services."""
+    text = (_DEPLOY / "machines/nginx.conf").read_text(encoding="utf-8")
+    text = text.replace("/tmp/", f"{folder}/")  # noqa: S108 - the container's own
+    conf = folder / "nginx.conf"
+    conf.write_text(re.sub(r"server wiretape-\w:", "server 127.0.0.1:", text), encoding="utf-8")
+    run("nginx", "-t", "-q", "-p", folder, "-e", folder / "error.log", "-c", conf)
+    return "nginx accepts it"
 
 
 def main() -> None:
     tools = Path(sys.argv[1]).absolute()
     run(tools / "hadolint", _DEPLOY / "Dockerfile")
     print("Dockerfile: hadolint finds nothing")
-    print(f"compose.yaml: {compose(tools)}")
+    print(f"compose: {compose(tools)}")
     print(f"kubernetes: {manifests(tools)} as Kubernetes' schemas say")
     with tempfile.TemporaryDirectory() as name:
         if shutil.which("systemd-analyze"):
             print(f"systemd: units verified, {units(Path(name))}")
         else:
             print("UNTESTED: no systemd-analyze found, so the units were not verified")
+    with tempfile.TemporaryDirectory() as name:
+        if shutil.which("nginx"):
+            print(f"nginx.conf: {balancer(Path(name))}")
+        else:
+            print("UNTESTED: no nginx found, so the load balancer's configuration was not checked")
     if shutil.which("mandoc"):
         run("mandoc", "-Tlint", "-Wwarning", _DEPLOY / "man/wiretape.1")
         print("wiretape.1: mandoc finds nothing")

@@ -80,6 +80,7 @@ IMPORTS: Mapping[str, str] = {
     "events/dialects.py": "the table of dialects",
     "proxy/runs/api.py": "turns of runs are chat completions",
     "proxy/runs/runs.py": "turns of runs are chat completions",
+    "proxy/runs/tapes.py": "turns of runs are chat completions",
     "replay/cli/demo.py": "the demo's upstream speaks chat",
     "replay/formats/table.py": "aimock's fixtures hold no bytes, so they are written as chat",
 }

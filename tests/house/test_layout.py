@@ -14,7 +14,7 @@ PACKAGE_MODULES_MAX = 12
 FUNCTION_LINES_MAX = 60
 """With its docstring and signature; 5 to 40 is the aim."""
 
-ROW = re.compile(r"^\| `([a-z_]+/[a-z_]+/)` \| (.+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `((?:[a-z_]+/){2,})` \| (.+) \|$", re.MULTILINE)
 LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 

@@ -102,7 +102,7 @@ class MessagesWriter(Writer):
         return out.encode(self._styles, self._context.ledger)
 
     def withhold_finish(self, out: Out, choices: set[int]) -> None:
-        """Leave the frame alone: only a chunk of chat makes this claim beside other things."""
+        """Leave the frame alone: only a chunk of chat can make this claim."""
 
     def card(self, n: int, choice: int, said: dict[str, Any]) -> Out:  # noqa: ARG002 - there is one choice
         return Out(n, {"type": "ping", **said}, repair="lifecycle", event=PROGRESS_EVENT)

@@ -131,7 +131,7 @@ class ResponsesWriter(Writer):
             out.edit([Edit("output_rebuilt", ("response",), "output", output)])
 
     def withhold_finish(self, out: Out, choices: set[int]) -> None:
-        """Leave the frame alone: only a chunk of chat makes this claim beside other things."""
+        """Leave the frame alone: only a chunk of chat can make this claim."""
 
     def card(self, n: int, choice: int, said: dict[str, Any]) -> Out:  # noqa: ARG002 - there is one answer
         return Out(n, frame_value(_KEEPALIVE, **said), repair="lifecycle", event=PROGRESS_EVENT)
